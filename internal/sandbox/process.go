@@ -83,7 +83,8 @@ func startProcess(ctx context.Context, options Options) (*process, error) {
 	p.cmd = &exec.Cmd{
 		Path:   selfPath,
 		Args:   []string{workerName},
-		Env:    []string{"GOMAXPROCS=1", "GOTRACEBACK=none"},
+		// Without containermaxprocs=0 the runtime holds files of the control group.
+		Env:    []string{"GOMAXPROCS=1", "GOTRACEBACK=none", "GODEBUG=containermaxprocs=0"},
 		Dir:    "/",
 		Stdin:  childIn,
 		Stdout: childOut,

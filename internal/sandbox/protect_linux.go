@@ -4,8 +4,11 @@ package sandbox
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
 
 	seccomp "github.com/elastic/go-seccomp-bpf"
@@ -25,9 +28,53 @@ var allowedCalls = []string{
 	"getpid", "gettid", "tgkill", "exit", "exit_group",
 }
 
+// addressSpace returns the size of the process's address space in bytes.
+func addressSpace() (uint64, error) {
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0, err
+	}
+	var pages uint64
+	if _, err := fmt.Sscan(string(text), &pages); err != nil {
+		return 0, err
+	}
+	return pages * uint64(os.Getpagesize()), nil
+}
+
+// closeInherited closes what a careless ancestor left open, all but the three
+// pipes and the runtime's poller.
+func closeInherited() error {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil || fd <= 2 {
+			continue
+		}
+		target, err := os.Readlink("/proc/self/fd/" + e.Name())
+		if err == nil && !strings.HasPrefix(target, "anon_inode:[event") {
+			unix.Close(fd)
+		}
+	}
+	return nil
+}
+
 // protect applies the limits of resources and the filter to every thread of
 // the process. After an error the process must not run foreign code.
 func protect() error {
+	if err := closeInherited(); err != nil {
+		return err
+	}
+	// RLIMIT_DATA alone lets one huge allocation through: the runtime reserves
+	// address space first, and mapping over a reservation is not counted again.
+	// The runtime also reserves gigabytes that it never uses, so the bound on
+	// address space counts from what stands now.
+	standing, err := addressSpace()
+	if err != nil {
+		return err
+	}
 	limits := []struct {
 		resource int
 		value    uint64
@@ -36,9 +83,10 @@ func protect() error {
 		{unix.RLIMIT_FSIZE, 0},
 		{unix.RLIMIT_NOFILE, 0},
 		{unix.RLIMIT_DATA, hardMemory},
+		{unix.RLIMIT_AS, standing + hardMemory},
 	}
 	for _, l := range limits {
-		if l.resource == unix.RLIMIT_DATA && raceDetector {
+		if raceDetector && (l.resource == unix.RLIMIT_DATA || l.resource == unix.RLIMIT_AS) {
 			continue // its shadow memory is larger than any bound
 		}
 		if err := unix.Setrlimit(l.resource, &unix.Rlimit{Cur: l.value, Max: l.value}); err != nil {
@@ -58,7 +106,7 @@ func protect() error {
 			Value:     unix.CLONE_VM | unix.CLONE_THREAD,
 		}},
 	}
-	err := seccomp.LoadFilter(seccomp.Filter{
+	err = seccomp.LoadFilter(seccomp.Filter{
 		NoNewPrivs: true,
 		Flag:       seccomp.FilterFlagTSync,
 		Policy: seccomp.Policy{
