@@ -1,0 +1,140 @@
+// Metrics of a set of trajectories: what can be told from the rows alone, and
+// what the training forward adds.
+package train
+
+import (
+	"math"
+
+	"github.com/odyssey-rl/odyssey/internal/episode"
+	"github.com/odyssey-rl/odyssey/internal/model"
+)
+
+// malformedKinds are the failures of a call's form: malformed, unknown or with
+// wrong arguments.
+var malformedKinds = map[string]bool{
+	episode.KindMalformedJSON: true, episode.KindUnclosedCall: true, episode.KindArgumentsNotObject: true,
+	episode.KindUnknownTool: true, episode.KindMissingArgument: true, episode.KindUnexpectedArgument: true,
+	episode.KindArgumentType: true, episode.KindArgumentValue: true,
+}
+
+// leftOut tells whether a row is another side's fault or was cancelled.
+func leftOut(tr *episode.Trajectory) bool {
+	if len(tr.Failures) > 0 && tr.Failures[0].Fault != episode.FaultAgent {
+		return true
+	}
+	return tr.FinishReason == episode.FinishFault || tr.FinishReason == episode.FinishCancelled
+}
+
+// Summarize gives the metrics that the rows alone hold: means over the rows
+// that are not left out by the fault of another side. Trajectories and Tokens
+// count all rows. Step, and what a model measures, stay 0.
+func Summarize(rows []*episode.Trajectory) episode.Metric {
+	var m episode.Metric
+	var live, turns, malformed, sampled, submitted, abnormal float64
+	for _, tr := range rows {
+		m.Trajectories++
+		m.Tokens += len(tr.TokenIDs)
+		if tr.Credit != nil && tr.Credit.Advantage != nil {
+			for _, c := range tr.Credit.CreditMask {
+				if c == 1 {
+					m.MaxTokenWeight = max(m.MaxTokenWeight, math.Abs(tr.Credit.Weight**tr.Credit.Advantage))
+					break
+				}
+			}
+		}
+		if leftOut(tr) {
+			continue
+		}
+		live++
+		m.Reward += tr.Reward
+		for _, b := range tr.LossMask {
+			sampled += float64(b)
+		}
+		if tr.FinishReason == episode.FinishSubmitted {
+			submitted++
+		}
+		if len(tr.Failures) > 0 && tr.Failures[0].Kind != episode.KindBudgetExhausted {
+			abnormal++
+		}
+		bad := map[int]bool{}
+		for _, f := range tr.Failures {
+			if f.Fault == episode.FaultAgent && malformedKinds[f.Kind] {
+				bad[f.Turn] = true
+			}
+		}
+		malformed += float64(len(bad))
+		for _, turn := range tr.Turns {
+			if turn.Role == episode.RoleAssistant {
+				turns++
+			}
+		}
+	}
+	if len(rows) > 0 {
+		m.Split, m.Temperature = rows[0].Split, rows[0].Temperature
+	}
+	if live > 0 {
+		m.Reward /= live
+		m.CompletionRate = submitted / live
+		m.AbnormalRate = abnormal / live
+		m.Turns = turns / live
+		m.ResponseTokens = sampled / live
+	}
+	if turns > 0 {
+		m.MalformedRate = malformed / turns
+	}
+	return m
+}
+
+// Difference accumulates the distance between the log-probabilities of the
+// rollout and those of another forward pass, over tokens with b = 1.
+type Difference struct {
+	Tokens int
+	Exact  int // equal by bits
+	Max    float64
+	sum    float64
+}
+
+// Add compares one row. mask is b.
+func (d *Difference) Add(mask []uint8, rollout, measured []float32) {
+	for j, b := range mask {
+		if b == 0 {
+			continue
+		}
+		d.Tokens++
+		if math.Float32bits(rollout[j]) == math.Float32bits(measured[j]) {
+			d.Exact++
+			continue
+		}
+		distance := math.Abs(float64(rollout[j]) - float64(measured[j]))
+		if math.IsNaN(distance) {
+			distance = math.Inf(1)
+		}
+		d.sum += distance
+		d.Max = max(d.Max, distance)
+	}
+}
+
+// Mean is the mean absolute difference.
+func (d *Difference) Mean() float64 {
+	if d.Tokens == 0 {
+		return 0
+	}
+	return d.sum / float64(d.Tokens)
+}
+
+// meanEntropy is over the tokens with b = 1, in nats.
+func meanEntropy(rows []*episode.Trajectory, measures []model.Measure) float64 {
+	sum, n := 0.0, 0
+	for i, tr := range rows {
+		for j, b := range tr.LossMask {
+			if b == 1 {
+				sum += float64(measures[i].Entropies[j])
+				n++
+			}
+		}
+	}
+	if n == 0 {
+		return 0
+	}
+	return sum / float64(n)
+}
