@@ -81,8 +81,8 @@ func startProcess(ctx context.Context, options Options) (*process, error) {
 		waited:  make(chan struct{}),
 	}
 	p.cmd = &exec.Cmd{
-		Path:   selfPath,
-		Args:   []string{workerName},
+		Path: selfPath,
+		Args: []string{workerName},
 		// Without containermaxprocs=0 the runtime holds files of the control group.
 		Env:    []string{"GOMAXPROCS=1", "GOTRACEBACK=none", "GODEBUG=containermaxprocs=0"},
 		Dir:    "/",
