@@ -2,6 +2,7 @@ package seed
 
 import (
 	"errors"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -12,10 +13,15 @@ import (
 )
 
 // arrange picks the key and the columns that stay. It returns indices of the
-// grid's columns, the key first; -1 stands for a key to be made from row
+// grid's columns, the key (wanted, if it is not "") first; -1 stands for a key to be made from row
 // numbers.
-func arrange(g *grid, columns []Column, limits Limits, changes *tally) ([]int, error) {
-	key := chooseKey(g, columns, limits)
+func arrange(g *grid, columns []Column, wanted string, limits Limits, changes *tally) ([]int, error) {
+	key := -1
+	if wanted == "" {
+		key = chooseKey(g, columns, limits)
+	} else if key = slices.IndexFunc(columns, func(c Column) bool { return c.Name == identifier(wanted) }); key < 0 {
+		return nil, fmt.Errorf("no column %q to be the key", wanted)
+	}
 	order := []int{key}
 	for c := range columns {
 		if c == key {

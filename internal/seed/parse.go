@@ -30,6 +30,7 @@ type Document struct {
 	Path    string // gives the noun where the table does not
 	Content []byte
 	Noun    string // "" to infer it
+	Key     string // name of the key column; "" to infer it
 	Source  episode.Source
 }
 
@@ -132,7 +133,7 @@ func finish(g *grid, d Document, limits Limits, changes tally) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	order, err := arrange(g, columns, limits, &changes)
+	order, err := arrange(g, columns, d.Key, limits, &changes)
 	if err != nil {
 		return nil, err
 	}

@@ -21,21 +21,28 @@ type Heldout struct {
 	Nouns []string
 }
 
+// Repeats is an error if a table has the bytes or the rows of an earlier one:
+// the two could stand in both splits.
+func Repeats(earlier []*Table, t *Table) error {
+	for _, e := range earlier {
+		if e.Source.Digest == t.Source.Digest {
+			return fmt.Errorf("tables %s and %s are the same bytes", e.Source.Title, t.Source.Title)
+		}
+		if e.rowsDigest() == t.rowsDigest() {
+			return fmt.Errorf("tables %s and %s hold the same rows", e.Source.Title, t.Source.Title)
+		}
+	}
+	return nil
+}
+
 // Relate groups tables that join and gives every group a split. A column joins
-// a table when its values are that table's keys. Two tables of the same bytes
-// or the same rows are an error: they could stand in both splits.
+// a table when its values are that table's keys. Tables that repeat another are
+// an error.
 func Relate(tables []*Table, heldout Heldout) ([]Group, error) {
-	bytesOf, rowsOf := map[string]string{}, map[string]string{}
-	for _, t := range tables {
-		if other, ok := bytesOf[t.Source.Digest]; ok {
-			return nil, fmt.Errorf("tables %s and %s are the same bytes", other, t.Source.Title)
+	for i, t := range tables {
+		if err := Repeats(tables[:i], t); err != nil {
+			return nil, err
 		}
-		bytesOf[t.Source.Digest] = t.Source.Title
-		content := t.content()
-		if other, ok := rowsOf[content]; ok {
-			return nil, fmt.Errorf("tables %s and %s hold the same rows", other, t.Source.Title)
-		}
-		rowsOf[content] = t.Source.Title
 	}
 	for _, noun := range heldout.Nouns {
 		if !slices.ContainsFunc(tables, func(t *Table) bool { return t.Noun == noun }) {

@@ -76,7 +76,8 @@ type Table struct {
 	Source    episode.Source
 	Cleaning  []episode.Cleaning // Table is filled in when an environment is made
 
-	byKey map[string]int // row of each key, made when first asked for
+	byKey  map[string]int // row of each key, made when first asked for
+	digest string         // of the rows, made when first asked for
 }
 
 // Join links a column of one table of a Group to the key of another.
@@ -371,6 +372,15 @@ func (t *Table) content() string {
 		b = append(b, '\n')
 	}
 	return string(append(b, "]\n"...))
+}
+
+// rowsDigest tells tables of the same rows from others.
+func (t *Table) rowsDigest() string {
+	if t.digest == "" {
+		sum := sha256.Sum256([]byte(t.content()))
+		t.digest = string(sum[:])
+	}
+	return t.digest
 }
 
 // append writes the value as JSON.
