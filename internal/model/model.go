@@ -4,6 +4,10 @@
 // Rollout, scoring and training run the same forward pass, and every sum in it
 // has one order (see package kernel), so a log-probability has the same bits
 // wherever it is computed: batch, chunk, cache and thread count cannot matter.
+//
+// model.go holds the weights in the form the backend multiplies by, cache.go the
+// key-value cache, forward.go the layers, extend.go decoding, accumulate.go
+// scoring and training, backward.go the derivatives.
 package model
 
 import (
@@ -16,18 +20,103 @@ type Model struct {
 	config  Config
 	backend kernel.Backend
 	weights Weights
+	shape   kernel.AttentionShape
+
+	embedding []float32
+	layers    []layerWeights
+	finalNorm []float32
+	head      linear
+
+	rope       ropeTable
+	free       []*block // released cache blocks
+	pages      []*kernel.Page
+	scratch    scratch
+	training   scratch
+	rowsAtOnce int // of Accumulate
+	generation int // of the weights; packed copies of an older one are stale
+}
+
+// layerWeights are the weights of one layer.
+type layerWeights struct {
+	inputNorm, queryNorm, keyNorm, innerNorm  []float32
+	query, key, value, output, gate, up, down linear
+}
+
+// linear is a matrix stored [out][in] and its packed forms, made when first
+// needed after a change.
+type linear struct {
+	data    []float32
+	in, out int
+
+	forward, backward                     kernel.Packed // operands of x W^T and of dy W
+	forwardGeneration, backwardGeneration int
 }
 
 // New makes a model of shape config over backend. It keeps weights, arranged in
 // file order, and refuses a missing, unknown or misshapen tensor by name. An
 // optimizer step changes the data of weights in place.
 func New(config Config, weights Weights, backend kernel.Backend) (*Model, error) {
-	panic("not yet")
+	if err := config.Check(); err != nil {
+		return nil, err
+	}
+	m := &Model{
+		config:  config,
+		backend: backend,
+		shape: kernel.AttentionShape{
+			Heads: config.NumAttentionHeads, KVHeads: config.NumKeyValueHeads, HeadDim: config.HeadDim,
+			Scale: kernel.Rsqrt(float32(config.HeadDim)),
+		},
+		layers:     make([]layerWeights, config.NumHiddenLayers),
+		rowsAtOnce: accumulateRows,
+	}
+	if err := m.SetWeights(weights); err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
 // SetWeights replaces the weights by others of the same shape. Sequences made
 // before hold the keys and values of the old ones; release them.
-func (m *Model) SetWeights(weights Weights) error { panic("not yet") }
+func (m *Model) SetWeights(weights Weights) error {
+	arranged, err := m.config.Arrange(weights)
+	if err != nil {
+		return err
+	}
+	m.weights = arranged
+	next := 0
+	vector := func() []float32 {
+		next++
+		return arranged[next-1].Data
+	}
+	matrix := func(l *linear) {
+		shape := arranged[next].Shape
+		l.out, l.in, l.data = shape[0], shape[1], vector()
+	}
+	m.embedding = vector()
+	for i := range m.layers {
+		l := &m.layers[i]
+		l.inputNorm = vector()
+		matrix(&l.query)
+		matrix(&l.key)
+		matrix(&l.value)
+		l.queryNorm = vector()
+		l.keyNorm = vector()
+		matrix(&l.output)
+		l.innerNorm = vector()
+		matrix(&l.gate)
+		matrix(&l.up)
+		matrix(&l.down)
+	}
+	m.finalNorm = vector()
+	if m.config.TieWordEmbeddings {
+		m.head.data, m.head.in = m.embedding, m.config.HiddenSize
+	} else {
+		matrix(&m.head)
+	}
+	m.head.out = m.Vocab() // undefined ids have no column of logits
+	m.Changed()
+	return nil
+}
 
 // Config is the shape of the model.
 func (m *Model) Config() Config { return m.config }
@@ -37,97 +126,35 @@ func (m *Model) Weights() Weights { return m.weights }
 
 // Changed says that the data of the weights was written to: what was derived
 // from them is derived again when next needed.
-func (m *Model) Changed() { panic("not yet") }
+func (m *Model) Changed() { m.generation++ }
 
 // Vocab is the width of a row of logits: the ids that can be sampled.
 func (m *Model) Vocab() int { return m.config.Vocab() }
 
-// Sequence is the key-value cache of one growing row of ids.
-type Sequence struct{}
-
-// NewSequence is an empty sequence.
-func (m *Model) NewSequence() *Sequence { panic("not yet") }
-
-// Len is the number of ids in the cache.
-func (s *Sequence) Len() int { panic("not yet") }
-
-// Fork is a copy that shares every full page with s; both may be extended.
-func (s *Sequence) Fork() *Sequence { panic("not yet") }
-
-// Release gives the pages back for reuse. s must not be used again.
-func (s *Sequence) Release() { panic("not yet") }
-
-// Append asks Extend to put IDs at the end of Sequence.
-type Append struct {
-	Sequence *Sequence
-	IDs      []int32
+// multiply sets y[rows][out] = x[rows][in] W^T.
+func (m *Model) multiply(y, x []float32, rows int, l *linear) {
+	if l.forwardGeneration != m.generation {
+		m.backend.Pack(&l.forward, l.data, l.in, l.out, true)
+		l.forwardGeneration = m.generation
+	}
+	m.backend.MatMul(y, x, false, rows, &l.forward, false)
 }
 
-// Extend runs all rows as one batch: any number of ids for any number of
-// sequences, each at most once, so prefill in chunks and batched decode are the
-// same call. If logits is not nil it receives for each element of batch the
-// logits after its last id, [len(batch)][Vocab()]. It fails, changing nothing,
-// on an id outside the vocabulary, on an element without ids, and where a
-// sequence would grow beyond max_position_embeddings.
-func (m *Model) Extend(batch []Append, logits []float32) error { panic("not yet") }
-
-// SampleKey names one draw. Equal keys draw equal numbers, in whatever batch
-// and order they are drawn.
-type SampleKey struct {
-	Seed       uint64
-	Trajectory uint64 // which trajectory, such as a digest of step, group and sample
-	Token      int    // index of the sampled token in the trajectory
+// multiplyBack sets dx[rows][in] = dy[rows][out] W, or adds it (continuing each
+// element's chain) if more.
+func (m *Model) multiplyBack(dx, dy []float32, rows int, l *linear, more bool) {
+	if l.backwardGeneration != m.generation {
+		m.backend.Pack(&l.backward, l.data, l.out, l.in, false)
+		l.backwardGeneration = m.generation
+	}
+	m.backend.MatMul(dx, dy, false, rows, &l.backward, more)
 }
 
-// Sample draws one id for each of the rows of logits [rows][Vocab()], and gives
-// its log-probability, temperature applied. Temperature 0 takes the most likely
-// id (the lowest of equals); the log-probability is then that of temperature 1.
-func (m *Model) Sample(logits []float32, rows int, keys []SampleKey, temperature float32) (ids []int32, logprobs []float32) {
-	panic("not yet")
-}
-
-// Score is the log-probability of ids[i] given ids[:i], temperature applied,
-// for each i with mask[i] != 0, and 0 elsewhere and at i = 0.
-func (m *Model) Score(ids []int32, mask []uint8, temperature float32) ([]float32, error) {
-	panic("not yet")
-}
-
-// Example is one sequence for Accumulate. The arrays run over its tokens; that
-// of token i is about ids[i] given ids[:i], so index 0 means nothing.
-type Example struct {
-	IDs     []int32
-	Mask    []uint8   // not 0 where log-probability and entropy are wanted; nil: where Weights is not 0
-	Weights []float32 // derivative of the objective by the token's log-probability; nil: all 0
-}
-
-// Measure is what the training forward found for one example, per token and 0
-// where it was not asked for, in nats.
-type Measure struct {
-	Logprobs  []float32
-	Entropies []float32
-}
-
-// Gradient holds the sums of the derivatives of the objective by each weight.
-type Gradient struct{}
-
-// NewGradient is a gradient of zeros.
-func (m *Model) NewGradient() *Gradient { panic("not yet") }
-
-// Zero sets g to zeros.
-func (g *Gradient) Zero() { panic("not yet") }
-
-// Tensors are the derivatives in the order of Weights.
-func (g *Gradient) Tensors() Weights { panic("not yet") }
-
-// Accumulate adds to g the gradient of
-//
-//	objective = sum over examples and tokens of Weights[i] * logprob[i]
-//
-// (which an optimizer step increases) and returns the log-probabilities and
-// entropies of the forward pass, temperature applied. With g nil, and for
-// examples whose weights are all 0, only the forward pass runs. Sums over
-// tokens are chains in the order of examples that continue from call to call,
-// so neither the token budget nor splitting examples over calls changes a bit.
-func (m *Model) Accumulate(g *Gradient, examples []Example, temperature float32) ([]Measure, error) {
-	panic("not yet")
+// grow gives a slice of n elements with the memory of *buffer, which it
+// replaces by a larger one if needed. The contents are undefined.
+func grow[T any](buffer *[]T, n int) []T {
+	if cap(*buffer) < n {
+		*buffer = make([]T, n+n/4)
+	}
+	return (*buffer)[:n]
 }
