@@ -4,6 +4,7 @@ package train
 
 import (
 	"math"
+	"slices"
 
 	"github.com/odyssey-rl/odyssey/internal/episode"
 	"github.com/odyssey-rl/odyssey/internal/model"
@@ -25,62 +26,66 @@ func leftOut(tr *episode.Trajectory) bool {
 	return tr.FinishReason == episode.FinishFault || tr.FinishReason == episode.FinishCancelled
 }
 
-// Summarize gives the metrics that the rows alone hold: means over the rows
-// that are not left out by the fault of another side. Trajectories and Tokens
-// count all rows. Step, and what a model measures, stay 0.
-func Summarize(rows []*episode.Trajectory) episode.Metric {
-	var m episode.Metric
-	var live, turns, malformed, sampled, submitted, abnormal float64
-	for _, tr := range rows {
-		m.Trajectories++
-		m.Tokens += len(tr.TokenIDs)
-		if tr.Credit != nil && tr.Credit.Advantage != nil {
-			for _, c := range tr.Credit.CreditMask {
-				if c == 1 {
-					m.MaxTokenWeight = max(m.MaxTokenWeight, math.Abs(tr.Credit.Weight**tr.Credit.Advantage))
-					break
-				}
-			}
-		}
-		if leftOut(tr) {
-			continue
-		}
-		live++
-		m.Reward += tr.Reward
-		for _, b := range tr.LossMask {
-			sampled += float64(b)
-		}
-		if tr.FinishReason == episode.FinishSubmitted {
-			submitted++
-		}
-		if len(tr.Failures) > 0 && tr.Failures[0].Kind != episode.KindBudgetExhausted {
-			abnormal++
-		}
-		bad := map[int]bool{}
-		for _, f := range tr.Failures {
-			if f.Fault == episode.FaultAgent && malformedKinds[f.Kind] {
-				bad[f.Turn] = true
-			}
-		}
-		malformed += float64(len(bad))
-		for _, turn := range tr.Turns {
-			if turn.Role == episode.RoleAssistant {
-				turns++
-			}
+// Summary accumulates the metrics that rows alone hold.
+type Summary struct {
+	metric                                               episode.Metric
+	live, turns, malformed, sampled, submitted, abnormal float64
+}
+
+// Add counts one row.
+func (s *Summary) Add(tr *episode.Trajectory) {
+	m := &s.metric
+	if m.Trajectories == 0 {
+		m.Split, m.Temperature = tr.Split, tr.Temperature
+	}
+	m.Trajectories++
+	m.Tokens += len(tr.TokenIDs)
+	if c := tr.Credit; c != nil && c.Advantage != nil && slices.Contains(c.CreditMask, 1) {
+		m.MaxTokenWeight = max(m.MaxTokenWeight, math.Abs(c.Weight**c.Advantage))
+	}
+	if leftOut(tr) {
+		return
+	}
+	s.live++
+	m.Reward += tr.Reward
+	for _, b := range tr.LossMask {
+		s.sampled += float64(b)
+	}
+	if tr.FinishReason == episode.FinishSubmitted {
+		s.submitted++
+	}
+	if len(tr.Failures) > 0 && tr.Failures[0].Kind != episode.KindBudgetExhausted {
+		s.abnormal++
+	}
+	bad := map[int]bool{}
+	for _, f := range tr.Failures {
+		if f.Fault == episode.FaultAgent && malformedKinds[f.Kind] {
+			bad[f.Turn] = true
 		}
 	}
-	if len(rows) > 0 {
-		m.Split, m.Temperature = rows[0].Split, rows[0].Temperature
+	s.malformed += float64(len(bad))
+	for _, turn := range tr.Turns {
+		if turn.Role == episode.RoleAssistant {
+			s.turns++
+		}
 	}
-	if live > 0 {
-		m.Reward /= live
-		m.CompletionRate = submitted / live
-		m.AbnormalRate = abnormal / live
-		m.Turns = turns / live
-		m.ResponseTokens = sampled / live
+}
+
+// Metric gives means over the rows that are not left out by the fault of
+// another side. Trajectories and Tokens count all rows; MaxTokenWeight is the
+// largest weight times advantage, as a magnitude, of a trained token. Step, and
+// what a model measures, are 0.
+func (s *Summary) Metric() episode.Metric {
+	m := s.metric
+	if s.live > 0 {
+		m.Reward /= s.live
+		m.CompletionRate = s.submitted / s.live
+		m.AbnormalRate = s.abnormal / s.live
+		m.Turns = s.turns / s.live
+		m.ResponseTokens = s.sampled / s.live
 	}
-	if turns > 0 {
-		m.MalformedRate = malformed / turns
+	if s.turns > 0 {
+		m.MalformedRate = s.malformed / s.turns
 	}
 	return m
 }

@@ -83,7 +83,11 @@ func newLearner(o *Options, config model.Config, weights model.Weights, backend 
 
 // step takes one optimizer step on the rows of step s and returns its metrics.
 func (l *learner) step(s int, rows []*episode.Trajectory) (episode.Metric, error) {
-	metric := Summarize(rows)
+	var summary Summary
+	for _, tr := range rows {
+		summary.Add(tr)
+	}
+	metric := summary.Metric()
 	metric.Step = s + 1
 	temperature, err := temperatureOf(rows)
 	if err != nil {

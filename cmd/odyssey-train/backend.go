@@ -1,0 +1,9 @@
+package main
+
+import (
+	"github.com/odyssey-rl/odyssey/internal/kernel"
+	"github.com/odyssey-rl/odyssey/internal/kernel/ref"
+)
+
+// newBackend is what computes the model.
+func newBackend(threads int) kernel.Backend { return ref.New() }
