@@ -26,8 +26,8 @@ const (
 	// within <tools> tags and an instruction.
 	TemplateQwen3 Template = "qwen3"
 	// TemplatePico is the template of the embedded policy: one line per tool,
-	// such as "list_country(continent?:str, order?:asc|desc, limit?:int)", and
-	// no instruction.
+	// such as "list_country(continent?:str,order?:asc|desc,limit?:int)", and no
+	// instruction.
 	TemplatePico Template = "pico"
 )
 
@@ -213,7 +213,7 @@ func functionJSON(tool episode.Tool) (string, error) {
 	return b.String(), nil
 }
 
-// compactTool returns a tool as pico is shown it: name(argument:type, ...), with
+// compactTool returns a tool as pico is shown it: name(argument:type,...), with
 // a question mark after what may be left out.
 func compactTool(tool episode.Tool) (string, error) {
 	names, schemas, required, err := properties(tool.Parameters)
@@ -225,7 +225,7 @@ func compactTool(tool episode.Tool) (string, error) {
 	b.WriteByte('(')
 	for i, name := range names {
 		if i > 0 {
-			b.WriteString(", ")
+			b.WriteByte(',')
 		}
 		b.WriteString(name)
 		if !required[name] {

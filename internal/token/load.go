@@ -59,8 +59,8 @@ type modelFile struct {
 }
 
 // Load reads a Hugging Face tokenizer.json: a byte-level BPE model with the word
-// pattern of Qwen2/Qwen3 and the NFC normaliser or none. Everything else is an
-// error that names what is not supported.
+// pattern of Qwen2/Qwen3 or of Train, and the NFC normaliser or none. Everything
+// else is an error that names what is not supported.
 func Load(tokenizerJSON []byte) (*Tokenizer, error) {
 	var file tokenizerFile
 	if err := json.Unmarshal(tokenizerJSON, &file); err != nil {
@@ -68,7 +68,7 @@ func Load(tokenizerJSON []byte) (*Tokenizer, error) {
 	}
 	t := &Tokenizer{hash: hashOf(tokenizerJSON), ignoreMerges: file.Model.IgnoreMerges}
 	for _, step := range []func(*tokenizerFile) error{
-		checkModel, checkPreTokenizer, t.loadNormalizer, t.loadVocab, t.loadMerges, t.loadControl,
+		checkModel, t.loadPreTokenizer, t.loadNormalizer, t.loadVocab, t.loadMerges, t.loadControl,
 	} {
 		if err := step(&file); err != nil {
 			return nil, fmt.Errorf("tokenizer.json: %w", err)
@@ -94,7 +94,7 @@ func checkModel(file *tokenizerFile) error {
 	return nil
 }
 
-func checkPreTokenizer(file *tokenizerFile) error {
+func (t *Tokenizer) loadPreTokenizer(file *tokenizerFile) error {
 	if file.PreTokenizer == nil {
 		return errors.New("pre_tokenizer is absent, so this is not byte-level")
 	}
@@ -110,8 +110,8 @@ func checkPreTokenizer(file *tokenizerFile) error {
 			if step.Pattern.Regex == nil {
 				return errors.New("pre_tokenizer Split without a regular expression is not supported")
 			}
-			if *step.Pattern.Regex != qwenPattern {
-				return fmt.Errorf("pre_tokenizer pattern %q is not supported, only the one of Qwen2/Qwen3", *step.Pattern.Regex)
+			if t.nextWord = splitters[*step.Pattern.Regex]; t.nextWord == nil {
+				return fmt.Errorf("pre_tokenizer pattern %q is not supported, only that of Qwen2/Qwen3 and that of this project's trainer", *step.Pattern.Regex)
 			}
 			if step.Behavior != "Isolated" || step.Invert {
 				return fmt.Errorf("pre_tokenizer Split with behavior %q, invert %v is not supported", step.Behavior, step.Invert)

@@ -29,6 +29,7 @@ type Tokenizer struct {
 	control      controlMatcher
 	wordID       map[string]int32 // raw bytes -> id; only with ignoreMerges
 	byteID       [256]int32
+	nextWord     splitter
 	merges       mergeTable
 	ignoreMerges bool
 	normalizeNFC bool
@@ -104,7 +105,7 @@ func (t *Tokenizer) encodeOrdinary(out []int32, s string, cache *wordCache) []in
 		out = make([]int32, 0, len(s)/3+1)
 	}
 	for i := 0; i < len(s); {
-		end := nextWord(s, i)
+		end := t.nextWord(s, i)
 		word := s[i:end]
 		i = end
 		if ids, ok := cache.ids[word]; ok {

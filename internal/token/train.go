@@ -32,8 +32,8 @@ func ControlTokens() []string {
 		CallStart, CallEnd, ResponseStart, ResponseEnd, ThinkStart, ThinkEnd}
 }
 
-// Train learns merges from the texts and returns the tokenizer.json: the word
-// pattern of Qwen3 (digits are single), no normaliser. The result depends on the
+// Train learns merges from the texts and returns the tokenizer.json: words of
+// letters alone, single digits, no normaliser. The result depends on the
 // multiset of the texts' words alone. Where the texts have too few pairs to
 // merge, the vocabulary is smaller than asked for.
 func Train(texts iter.Seq[string], options TrainOptions) ([]byte, error) {
@@ -67,7 +67,7 @@ func countWords(texts iter.Seq[string], controlTokens []string) (map[string]int,
 	counts := map[string]int{}
 	count := func(s string) {
 		for i := 0; i < len(s); {
-			end := nextWord(s, i)
+			end := nextPlainWord(s, i)
 			counts[s[i:end]]++
 			i = end
 		}
@@ -254,7 +254,7 @@ func (tr *trainer) file(controlTokens []string) []byte {
 	}
 	byteLevel := `{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false}`
 	b.WriteString("\n  ],\n  \"normalizer\": null,\n  \"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [\n" +
-		"    {\"type\": \"Split\", \"pattern\": {\"Regex\": " + quote(qwenPattern) + "}, \"behavior\": \"Isolated\", \"invert\": false},\n    " +
+		"    {\"type\": \"Split\", \"pattern\": {\"Regex\": " + quote(plainPattern) + "}, \"behavior\": \"Isolated\", \"invert\": false},\n    " +
 		byteLevel + "\n  ]},\n  \"post_processor\": " + byteLevel + ",\n  \"decoder\": " + byteLevel + ",\n" +
 		"  \"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, \"continuing_subword_prefix\": \"\", \"end_of_word_suffix\": \"\", " +
 		"\"fuse_unk\": false, \"byte_fallback\": false, \"ignore_merges\": false,\n  \"vocab\": {")

@@ -1,8 +1,8 @@
 package token
 
-// Splitting text into words before BPE, hand-written for the pattern of the
-// Qwen2 and Qwen3 files. A regular expression engine with look-ahead would be
-// ten times slower, and the standard library has none.
+// Splitting text into words before BPE: a hand-written function for each pattern
+// that a tokenizer.json may name. A regular expression engine with look-ahead
+// would be ten times slower, and the standard library has none.
 
 import (
 	"strings"
@@ -10,7 +10,21 @@ import (
 	"unicode/utf8"
 )
 
-// qwenPattern is the pattern that nextWord implements.
+// splitter returns the end of the word that starts at s[i].
+type splitter func(s string, i int) (end int)
+
+// splitters maps the patterns, as they stand in a tokenizer.json, to functions.
+var splitters = map[string]splitter{
+	qwenPattern:  nextQwenWord,
+	plainPattern: nextPlainWord,
+}
+
+// plainPattern is the one that Train writes. Letters never take in the character
+// before them, so a name has the same ids after a blank, a quote or a bracket: a
+// small policy learns to copy names much sooner. White space is one word each.
+const plainPattern = `\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s`
+
+// qwenPattern is the one of the Qwen2 and Qwen3 files.
 const qwenPattern = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 
 // Classes of characters that the pattern tells apart.
@@ -68,9 +82,22 @@ func skip(s string, i int, class uint8) int {
 	return i
 }
 
-// nextWord returns the end of the word that starts at s[i]. Alternatives are
-// tried in the order of the pattern.
-func nextWord(s string, i int) int {
+// nextPlainWord splits by plainPattern.
+func nextPlainWord(s string, i int) int {
+	class, width := classAt(s, i)
+	switch class {
+	case classLetter, classOther:
+		return skip(s, i+width, class)
+	case classSpace:
+		if s[i] == ' ' {
+			return skip(s, i+1, classOther)
+		}
+	}
+	return i + width
+}
+
+// nextQwenWord splits by qwenPattern. Alternatives are tried in its order.
+func nextQwenWord(s string, i int) int {
 	class, width := classAt(s, i)
 	if s[i] == '\'' {
 		if n := contraction(s[i:]); n > 0 {
