@@ -3,12 +3,17 @@
 package stream
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Kind says what the rows of a stream are.
@@ -89,6 +94,8 @@ type wireHeader struct {
 	RewardMin         float64      `json:"reward_min,omitzero"`
 	RewardMax         float64      `json:"reward_max,omitzero"`
 	Provenance        []Provenance `json:"provenance,omitempty"`
+
+	Extra map[string]json.RawMessage `json:",unknown"`
 }
 
 // Digest identifies the header's content, the same in both encodings: the
@@ -106,23 +113,25 @@ func (h Header) marshal() ([]byte, error) {
 	if h.Version == "" {
 		h.Version = Version
 	}
-	text, err := marshalStrict(wireHeader{
+	text, err := jsonv2.Marshal(wireHeader{
 		FormatName, h.Kind, h.Version, h.Tokenizer, h.GroupsPerStep, h.GroupSize, h.Staleness, h.Steps,
-		h.LogprobConvention, h.Normalization, h.Estimator, h.RewardMin, h.RewardMax, h.Provenance,
-	})
+		h.LogprobConvention, h.Normalization, h.Estimator, h.RewardMin, h.RewardMax, h.Provenance, h.Extra,
+	}, jsonv2.Deterministic(true))
 	if err != nil {
 		return nil, fmt.Errorf("header: %w", err)
 	}
-	return appendExtra(text, h.Extra)
+	return text, nil
 }
 
 // parseHeader reads the JSON of a header and refuses what is not a header of
 // this format and major version.
 func parseHeader(text []byte) (Header, error) {
 	var wire wireHeader
-	extra, err := unmarshalObject(text, headerFields(&wire))
-	if err != nil {
-		return Header{}, err
+	if !jsontext.Value(text).IsValid() || !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) {
+		return Header{}, errors.New("not an odyssey stream: the first record is no JSON object")
+	}
+	if err := jsonv2.Unmarshal(text, &wire); err != nil {
+		return Header{}, fmt.Errorf("header: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if wire.Format != FormatName {
 		return Header{}, fmt.Errorf("not an odyssey stream: the first record has no \"format\": %q", FormatName)
@@ -137,18 +146,8 @@ func parseHeader(text []byte) (Header, error) {
 	}
 	return Header{
 		wire.Kind, wire.Version, wire.Tokenizer, wire.GroupsPerStep, wire.GroupSize, wire.Staleness, wire.Steps,
-		wire.LogprobConvention, wire.Normalization, wire.Estimator, wire.RewardMin, wire.RewardMax, wire.Provenance, extra,
+		wire.LogprobConvention, wire.Normalization, wire.Estimator, wire.RewardMin, wire.RewardMax, wire.Provenance, wire.Extra,
 	}, nil
-}
-
-func headerFields(wire *wireHeader) map[string]any {
-	return map[string]any{
-		"format": &wire.Format, "kind": &wire.Kind, "version": &wire.Version, "tokenizer": &wire.Tokenizer,
-		"groups_per_step": &wire.GroupsPerStep, "group_size": &wire.GroupSize, "staleness": &wire.Staleness,
-		"steps": &wire.Steps, "logprob_convention": &wire.LogprobConvention, "normalization": &wire.Normalization,
-		"estimator": &wire.Estimator, "reward_min": &wire.RewardMin, "reward_max": &wire.RewardMax,
-		"provenance": &wire.Provenance,
-	}
 }
 
 // agrees says why a stream with header next cannot continue one with header h.
