@@ -410,7 +410,7 @@ func advantage(r row, b episode.Baseline, s Settings) float64 {
 // because an error is never reinforced (mu can be negative under penalties),
 // -sqrt(G-1) because plain group normalisation can give no less.
 func clamp(a float64, groupSize int) float64 {
-	return min(0, max(a, -math.Sqrt(float64(max(0, groupSize-1)))))
+	return min(0, max(a, -math.Sqrt(float64(max(0, groupSize-1))))) + 0 // -0 becomes 0
 }
 
 // Batch applies the fallback "batch" to all groups of one step, after Assign:

@@ -151,6 +151,13 @@ func TestAbnormalAdvantageIsClamped(t *testing.T) {
 	}
 }
 
+func TestAnAbnormalGroupOfOneHasAdvantageZero(t *testing.T) {
+	a := assigned(t, makeGroup("g", []outcome{{abnormal: true}}), preset(t, "hca"))
+	if a[0] != 0 || math.Signbit(a[0]) {
+		t.Errorf("advantage %v", a[0])
+	}
+}
+
 func TestMaskOfEachFactor(t *testing.T) {
 	ones := func(ranges ...[2]int) []uint8 {
 		m := make([]uint8, testTokens)
