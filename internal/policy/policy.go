@@ -2,18 +2,34 @@
 // layout of Hugging Face, a link "latest" that is the only commit point, locks
 // for one trainer and one rollout, and the settings the run was begun with. It
 // also reads and writes safetensors and holds the weights in the binary.
+//
+//	P/v000012/         config.json, model.safetensors, tokenizer.json, ...
+//	P/latest           -> v000012
+//	P/train.json       settings of the trainer; P/rollout.json those of the rollout
+//	P/train.lock       held by the trainer; P/rollout.lock by the rollout
 package policy
 
 import (
 	"context"
-	"io"
-
-	"github.com/odyssey-rl/odyssey/internal/model"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"time"
 )
 
 // Builtin is the name that Open takes for the policy in the binary: version 0,
 // read-only.
 const Builtin = "builtin"
+
+// builtinFiles is the policy in the binary, made by examples/pico.sh.
+//
+//go:embed pico
+var builtinFiles embed.FS
 
 // Names of files in a version folder. Beside them stand config.json,
 // tokenizer.json, tokenizer_config.json and generation_config.json.
@@ -23,89 +39,158 @@ const (
 	MetricsFile   = "metrics.jsonl"         // the metric rows of the step that made the version; never pruned
 )
 
+// latestLink names the newest committed version.
+const latestLink = "latest"
+
 // Policy is an open policy directory, or the one in the binary.
-type Policy struct{ path string }
+type Policy struct {
+	path    string
+	builtin bool
+}
 
 // Open opens the policy directory at path, or the one in the binary for
 // Builtin. It fails if the directory has no committed version; see Create.
-func Open(path string) (*Policy, error) { panic("not yet") }
+func Open(path string) (*Policy, error) {
+	if path == Builtin {
+		return &Policy{path: path, builtin: true}, nil
+	}
+	p := &Policy{path: path}
+	switch _, err := p.Latest(); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("policy %s: no committed version: %w", path, fs.ErrNotExist)
+	case err != nil:
+		return nil, err
+	}
+	return p, nil
+}
 
 // Create makes the directory at path, which must not hold a version yet, for a
 // first Commit of version 0.
-func Create(path string) (*Policy, error) { panic("not yet") }
+func Create(path string) (*Policy, error) {
+	if path == Builtin {
+		return nil, errors.New("policy builtin: read-only")
+	}
+	p := &Policy{path: path}
+	switch latest, err := p.Latest(); {
+	case err == nil:
+		return nil, fmt.Errorf("policy %s: has version %d already", path, latest)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	if err := os.MkdirAll(path, 0o777); err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	return p, nil
+}
 
 // Path is what was given to Open.
 func (p *Policy) Path() string { return p.path }
 
-// Latest is the newest committed version. It reads the link each time.
-func (p *Policy) Latest() (int, error) { panic("not yet") }
+// versionName matches the name of a version folder.
+var versionName = regexp.MustCompile(`^v([0-9]{6,9})$`)
 
-// Wait blocks until version is committed or ctx is done.
-func (p *Policy) Wait(ctx context.Context, version int) error { panic("not yet") }
+// folderName is the name of the folder of version: six digits, or more if it
+// needs them.
+func folderName(version int) string { return fmt.Sprintf("v%06d", version) }
 
-// Snapshot is one version of a policy.
-type Snapshot struct {
-	Version   int
-	Config    model.Config  // DefinedVocab set from the tokenizer
-	Weights   model.Weights // float32 whatever the stored type, in the order of Config.Layout
-	Tokenizer []byte        // tokenizer.json
-	Template  string        // name of the chat template: the odyssey_template of tokenizer_config.json
-	Digest    string        // sha256 of model.safetensors, hex
+// parseFolderName is the version of a folder's name.
+func parseFolderName(name string) (version int, ok bool) {
+	match := versionName.FindStringSubmatch(name)
+	if match == nil {
+		return 0, false
+	}
+	version, err := strconv.Atoi(match[1])
+	return version, err == nil && folderName(version) == name
 }
 
-// Load reads a version that is committed and not pruned.
-func (p *Policy) Load(version int) (*Snapshot, error) { panic("not yet") }
+// Latest is the newest committed version. It reads the link each time. Before
+// the first commit the error is fs.ErrNotExist.
+func (p *Policy) Latest() (int, error) {
+	if p.builtin {
+		return 0, nil
+	}
+	name, err := os.Readlink(filepath.Join(p.path, latestLink))
+	if err != nil {
+		return 0, fmt.Errorf("policy: %w", err)
+	}
+	version, ok := parseFolderName(name)
+	if !ok {
+		return 0, fmt.Errorf("policy %s: %s points to %q, which is no version", p.path, latestLink, name)
+	}
+	return version, nil
+}
 
-// ReadFile reads another file of a version, such as MetricsFile. The error of a
-// missing file is fs.ErrNotExist.
-func (p *Policy) ReadFile(version int, name string) ([]byte, error) { panic("not yet") }
+// pollInterval is how often Wait looks.
+const pollInterval = 5 * time.Millisecond
 
-// Files are the contents of a version folder: each writes one file.
-type Files map[string]func(io.Writer) error
-
-// Add puts a file of fixed contents into f.
-func (f Files) Add(name string, contents []byte) {
-	f[name] = func(w io.Writer) error {
-		_, err := w.Write(contents)
-		return err
+// Wait blocks until version or a later one is committed or ctx is done.
+func (p *Policy) Wait(ctx context.Context, version int) error {
+	if p.builtin && version > 0 {
+		return errors.New("policy builtin: has version 0 only")
+	}
+	var ticker *time.Ticker
+	for {
+		latest, err := p.Latest()
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err == nil && latest >= version {
+			return nil
+		}
+		if ticker == nil {
+			ticker = time.NewTicker(pollInterval)
+			defer ticker.Stop()
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
 	}
 }
 
-// Files are the files of a version folder that holds s, in the layout of
-// Hugging Face, weights stored as dtype. The weights are read when the files are
-// written.
-func (s *Snapshot) Files(dtype Dtype) Files { panic("not yet") }
-
-// Commit makes version, which must be Latest()+1 or, after Create, 0: it writes
-// files into a temporary folder, syncs them, renames the folder and switches
-// "latest". Until the switch, nothing has happened.
-func (p *Policy) Commit(version int, files Files) error { panic("not yet") }
-
-// Prune removes the files of versions below keepFrom, all but their
-// MetricsFile, and OptimizerFile of every version below the latest.
-func (p *Policy) Prune(keepFrom int) error { panic("not yet") }
-
-// LockTrainer makes this process the trainer of p until release is called or
-// the process ends, and removes what lies above the latest version. It fails at
-// once if there is one already.
-func (p *Policy) LockTrainer() (release func(), err error) { panic("not yet") }
-
-// LockRollout makes this process the rollout of p until release is called or
-// the process ends. It fails at once if there is one already.
-func (p *Policy) LockRollout() (release func(), err error) { panic("not yet") }
-
-// Setting is one flag or digest that a run on a policy directory must keep.
-type Setting struct{ Name, Value string }
-
-// Agree records the settings of one side ("rollout" or "train") of the run on
-// p, the first time, and after that fails with a *Difference unless they are the
-// same. Call it under the side's lock. On the builtin policy it does nothing.
-func (p *Policy) Agree(side string, settings []Setting) error { panic("not yet") }
-
-// Difference says that a policy directory was begun with other settings.
-type Difference struct {
-	Path, Side, Name string
-	Begun, Now       string // the two values; "" where the setting is absent
+// versionFiles are the files of a version.
+func (p *Policy) versionFiles(version int) (fs.FS, error) {
+	if p.builtin {
+		if version != 0 {
+			return nil, fmt.Errorf("policy builtin: no version %d: %w", version, fs.ErrNotExist)
+		}
+		return fs.Sub(builtinFiles, "pico")
+	}
+	latest, err := p.Latest()
+	if err != nil {
+		return nil, err
+	}
+	if version < 0 || version > latest {
+		return nil, fmt.Errorf("policy %s: version %d is not committed, the latest is %d: %w", p.path, version, latest, fs.ErrNotExist)
+	}
+	return os.DirFS(filepath.Join(p.path, folderName(version))), nil
 }
 
-func (d *Difference) Error() string { panic("not yet") }
+// Load reads a version that is committed and not pruned.
+func (p *Policy) Load(version int) (*Snapshot, error) {
+	files, err := p.versionFiles(version)
+	if err != nil {
+		return nil, err
+	}
+	snapshot, err := loadFrom(files)
+	if err != nil {
+		return nil, fmt.Errorf("policy %s: version %d: %w", p.path, version, err)
+	}
+	snapshot.Version = version
+	return snapshot, nil
+}
+
+// ReadFile reads another file of a version, such as MetricsFile. The error of a
+// missing file or version is fs.ErrNotExist.
+func (p *Policy) ReadFile(version int, name string) ([]byte, error) {
+	files, err := p.versionFiles(version)
+	if err != nil {
+		return nil, err
+	}
+	data, err := fs.ReadFile(files, name)
+	if err != nil {
+		return nil, fmt.Errorf("policy %s: version %d: %w", p.path, version, err)
+	}
+	return data, nil
+}
