@@ -13,16 +13,18 @@ import (
 )
 
 // arrange picks the key and the columns that stay. It returns indices of the
-// grid's columns, the key (wanted, if it is not "") first; -1 stands for a key to be made from row
-// numbers.
-func arrange(g *grid, columns []Column, wanted string, limits Limits, changes *tally) ([]int, error) {
+// grid's columns, the key (wanted, if it is not "") first; -1 stands for a key
+// to be made, of the two columns in parts or, without them, of row numbers.
+func arrange(g *grid, columns []Column, wanted string, limits Limits, changes *tally) (order, parts []int, err error) {
 	key := -1
 	if wanted == "" {
-		key = chooseKey(g, columns, limits)
+		if key = chooseKey(g, columns, limits); key < 0 {
+			parts = chooseKeyParts(g, columns, limits)
+		}
 	} else if key = slices.IndexFunc(columns, func(c Column) bool { return c.Name == identifier(wanted) }); key < 0 {
-		return nil, fmt.Errorf("no column %q to be the key", wanted)
+		return nil, nil, fmt.Errorf("no column %q to be the key", wanted)
 	}
-	order := []int{key}
+	order = []int{key}
 	for c := range columns {
 		if c == key {
 			continue
@@ -66,9 +68,9 @@ func arrange(g *grid, columns []Column, wanted string, limits Limits, changes *t
 		order = append(order, c)
 	}
 	if len(order) < 2 {
-		return nil, errors.New("no column besides the key can stay")
+		return nil, nil, errors.New("no column besides the key can stay")
 	}
-	return order, nil
+	return order, parts, nil
 }
 
 func sameColumn(g *grid, a, b int) bool {
@@ -87,7 +89,7 @@ func chooseKey(g *grid, columns []Column, limits Limits) int {
 	best, bestScore := -1, 0.0
 	for c, column := range columns {
 		seen := map[string]bool{}
-		filled, short, letters, length := 0, 0, 0, 0
+		filled, short, letters, plain, length := 0, 0, 0, 0, 0
 		for _, row := range g.rows {
 			v := row[c]
 			if v.IsNull() {
@@ -103,6 +105,9 @@ func chooseKey(g *grid, columns []Column, limits Limits) int {
 			if strings.ContainsFunc(v.text, unicode.IsLetter) {
 				letters++
 			}
+			if !strings.ContainsFunc(v.text, func(r rune) bool { return r > unicode.MaxASCII }) {
+				plain++
+			}
 		}
 		if 10*len(seen) < 9*len(g.rows) || 2*short < len(g.rows) || short < MinRows {
 			continue
@@ -110,9 +115,7 @@ func chooseKey(g *grid, columns []Column, limits Limits) int {
 		score := 0.0
 		parts := strings.Split(column.Name, "_")
 		named := slices.Contains(parts, "name") || slices.Contains(parts, "title")
-		coded := slices.ContainsFunc(parts, func(p string) bool {
-			return slices.Contains([]string{"id", "code", "symbol", "url", "key", "number", "no", "index", "iso", "isbn"}, p)
-		})
+		coded := isCode(column.Name)
 		switch column.Type {
 		case episode.ColumnText, episode.ColumnCategory:
 			score = 4
@@ -128,6 +131,7 @@ func chooseKey(g *grid, columns []Column, limits Limits) int {
 			if length < 4*short {
 				score -= 0.5
 			}
+			score += 0.5 * float64(plain) / float64(filled)
 		case episode.ColumnDate:
 			score = 2
 		case episode.ColumnInteger:
@@ -144,41 +148,83 @@ func chooseKey(g *grid, columns []Column, limits Limits) int {
 	return best
 }
 
-// genericKeys are column names that do not say what a row is.
-var genericKeys = words("name", "title", "id", "key", "code", "label", "symbol", "number", "date", "year", "month", "day", "time", "rank",
-	"url", "index", "no", "series", "edition", "notes", "observer", "callsign", "iata", "icao")
+// isCode reports whether a column's name speaks of identifiers.
+func isCode(name string) bool {
+	return slices.ContainsFunc(strings.Split(name, "_"), func(p string) bool {
+		return slices.Contains([]string{"id", "code", "symbol", "url", "key", "number", "no", "index", "iso", "isbn", "zip", "phone"}, p)
+	})
+}
+
+// chooseKeyParts picks two columns, the first of text, that name the rows
+// together, such as a country and a year; nil if there are none among the
+// first ten.
+func chooseKeyParts(g *grid, columns []Column, limits Limits) []int {
+	for a := range min(10, len(columns)) {
+		if columns[a].Type != episode.ColumnText && columns[a].Type != episode.ColumnCategory {
+			continue
+		}
+		for b := range min(10, len(columns)) {
+			switch columns[b].Type {
+			case episode.ColumnNumber, episode.ColumnBoolean:
+				continue
+			}
+			seen := map[string]bool{}
+			for _, row := range g.rows {
+				k := strings.ToLower(row[a].text + " " + row[b].text)
+				if a != b && !row[a].IsNull() && !row[b].IsNull() && utf8.RuneCountInString(k) <= limits.KeyLength {
+					seen[k] = true
+				}
+			}
+			if 10*len(seen) >= 9*len(g.rows) {
+				return []int{a, b}
+			}
+		}
+	}
+	return nil
+}
+
+// genericWords do not say what a row is, be they a column's name or part of a
+// file's.
+var genericWords = words("name", "title", "id", "key", "code", "label", "symbol", "number", "date", "year", "month", "day", "time", "rank",
+	"url", "index", "no", "series", "edition", "notes", "observer", "callsign", "iata", "icao", "original", "full", "short", "official",
+	"display", "first", "last", "common", "data", "dataset", "table", "list", "row", "record", "entry", "file", "csv", "json", "export", "standard", "input")
 
 // nounOf says what a row is: the word in the key column's name, else the last
-// word of the file's name.
+// telling word of the file's name.
 func nounOf(file string, columns []Column, key int) string {
 	if key >= 0 {
-		name := strings.TrimSuffix(strings.TrimSuffix(columns[key].Name, "_name"), "_title")
-		if !strings.Contains(name, "_") && !genericKeys[name] && len(name) > 2 && !strings.HasPrefix(name, "column") {
+		name := columns[key].Name
+		for _, suffix := range []string{"_name", "_title", "name"} {
+			if rest, ok := strings.CutSuffix(name, suffix); ok && len(rest) > 2 {
+				name = rest
+				break
+			}
+		}
+		if !strings.Contains(name, "_") && !genericWords[name] && len(name) > 2 && !strings.HasPrefix(name, "column") {
 			return safeNoun(singular(name))
 		}
 	}
-	base := strings.TrimSuffix(path.Base(file), path.Ext(file))
-	name := base
-	if i := strings.LastIndexByte(base, '_'); i >= 0 && identifier(base[i+1:]) != "" {
-		name = base[i+1:]
-	}
-	parts := strings.Split(identifier(name), "_")
-	if len(parts) > 2 && parts[1] == "of" {
-		parts = parts[2:] // list of ..., timeline of ...
-	}
-	noun := ""
-	for _, p := range parts {
-		if noun != "" && slices.Contains([]string{"by", "in", "of", "on", "at", "from", "with", "for", "and", "the", "to", "present"}, p) {
-			break
+	// Of the parts between underscores the last with a telling word counts.
+	segments := strings.Split(strings.TrimSuffix(path.Base(file), path.Ext(file)), "_")
+	for _, segment := range slices.Backward(segments) {
+		parts := identifierParts(segment)
+		if len(parts) > 2 && parts[1] == "of" {
+			parts = parts[2:] // list of ..., timeline of ...
 		}
-		if strings.ContainsFunc(p, func(r rune) bool { return r >= 'a' && r <= 'z' }) {
-			noun = p
+		noun := ""
+		for _, p := range parts {
+			if noun != "" && slices.Contains([]string{"by", "in", "of", "on", "at", "from", "with", "for", "and", "the", "to", "present"}, p) {
+				break
+			}
+			if w := singular(p); len(w) > 2 && !genericWords[w] && !strings.ContainsAny(w, "0123456789") {
+				noun = w
+			}
+		}
+		if noun != "" {
+			return safeNoun(noun[:min(len(noun), maxName)])
 		}
 	}
-	if noun == "" {
-		noun = "row"
-	}
-	return safeNoun(singular(noun))
+	return "row"
 }
 
 // safeNoun keeps a noun from being a word that tools could not carry.

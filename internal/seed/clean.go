@@ -192,6 +192,7 @@ type reading struct {
 	literal                         string // as JSON writes it
 	unit                            string // currency sign and unit
 	approximate, separated, remarks bool
+	fraction                        bool // written with a decimal point
 }
 
 // readNumeral reads a number with what people write around it.
@@ -209,7 +210,7 @@ func readNumeral(s string) (reading, bool) {
 		return reading{}, false
 	}
 	unit := strings.TrimSpace(m[3] + m[4] + " " + m[7])
-	return reading{literal, unit, m[1] != "", len(digits) != len(m[6]), m[8] != ""}, true
+	return reading{literal, unit, m[1] != "", len(digits) != len(m[6]), m[8] != "", strings.ContainsRune(digits, '.')}, true
 }
 
 // canonical writes digits as the shortest JSON number of the same float64.
@@ -250,7 +251,7 @@ func makeNumeric(g *grid, c int, column *Column, changes *tally) bool {
 			continue
 		case v.kind == kindNumber:
 			literal, ok := canonical(strings.TrimPrefix(v.text, "-"), v.text[:len(v.text)-len(strings.TrimPrefix(v.text, "-"))])
-			readings[i], fits[i] = reading{literal: literal}, ok
+			readings[i], fits[i] = reading{literal: literal, fraction: strings.ContainsRune(v.text, '.')}, ok
 		case v.kind == kindText:
 			s := v.text
 			if decimalComma {
@@ -275,7 +276,7 @@ func makeNumeric(g *grid, c int, column *Column, changes *tally) bool {
 			numbers--
 		}
 	}
-	if numbers < 2 || float64(numbers) < typeShare*float64(filled) {
+	if numbers < 2 || float64(numbers) < typeShare*float64(filled) || numbers < filled && isCode(column.Name) {
 		return false
 	}
 	integral := true
@@ -307,7 +308,7 @@ func makeNumeric(g *grid, c int, column *Column, changes *tally) bool {
 			{r.remarks, "remark in brackets removed"},
 			{r.unit != "", "unit moved from the value to the column"},
 			{decimalComma && strings.ContainsRune(row[c].text, ','), "decimal comma written as a point"},
-			{integral && strings.ContainsRune(row[c].text, '.') && !r.approximate, "whole number written without fraction"},
+			{integral && r.fraction, "whole number written without fraction"},
 		} {
 			if is.so {
 				changes.add(c, is.what, 1)
@@ -456,9 +457,8 @@ func nameColumns(header []string, changes *tally) []Column {
 	return columns
 }
 
-// identifier makes a lower-case ASCII identifier of a name, "" if nothing of
-// it can stay.
-func identifier(s string) string {
+// identifierParts are the words of a name in lower-case ASCII.
+func identifierParts(s string) []string {
 	var b strings.Builder
 	lower := false
 	for _, r := range norm.NFKD.String(s) {
@@ -478,9 +478,14 @@ func identifier(s string) string {
 			b.WriteByte('_')
 		}
 	}
-	parts := strings.FieldsFunc(b.String(), func(r rune) bool { return r == '_' })
+	return strings.FieldsFunc(b.String(), func(r rune) bool { return r == '_' })
+}
+
+// identifier makes a lower-case ASCII identifier of a name, "" if nothing of
+// it can stay.
+func identifier(s string) string {
 	name := ""
-	for _, p := range parts {
+	for _, p := range identifierParts(s) {
 		if name != "" && len(name)+1+len(p) > maxName {
 			break
 		}

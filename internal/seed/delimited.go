@@ -15,7 +15,7 @@ type quoting int
 const (
 	quoteDoubled   quoting = iota // "a ""b"" c", RFC 4180
 	quoteBackslash                // "a \"b\" c"
-	quoteNone                     // quotes are text
+	quoteNone                     // quotes are text, as text/tab-separated-values has it
 )
 
 // readDelimited reads delimited text. It tries every delimiter with every way
@@ -34,8 +34,8 @@ func readDelimited(text string, tabs bool, changes *tally) (*grid, error) {
 			continue
 		}
 		for _, q := range []quoting{quoteDoubled, quoteBackslash, quoteNone} {
-			if q == quoteBackslash && !strings.Contains(text, `\"`) || q == quoteNone && !strings.Contains(text, `"`) {
-				continue // the same as the one before
+			if q == quoteBackslash && !strings.Contains(text, `\"`) || q == quoteNone && (delimiter != '\t' || !strings.Contains(text, `"`)) {
+				continue // the same as another way, or none for this delimiter
 			}
 			records, err := split(text, delimiter, q)
 			if err != nil {

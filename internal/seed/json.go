@@ -57,17 +57,16 @@ func readJSON(text string, changes *tally) (*grid, error) {
 func jsonError(text string, err error) error {
 	var s *jsontext.SyntacticError
 	if !errors.As(err, &s) {
-		if errors.Is(err, io.ErrUnexpectedEOF) {
-			return errors.New("JSON is cut off")
-		}
 		return err
 	}
-	offset := min(int(s.ByteOffset), len(text))
 	cause := "not JSON"
-	if s.Err != nil {
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		cause = "JSON is cut off"
+	case s.Err != nil:
 		cause = s.Err.Error()
 	}
-	return fmt.Errorf("line %d: %s", 1+strings.Count(text[:offset], "\n"), cause)
+	return fmt.Errorf("line %d: %s", 1+strings.Count(text[:min(int(s.ByteOffset), len(text))], "\n"), cause)
 }
 
 // node is a JSON value: a leaf, an array or an object.
@@ -117,38 +116,30 @@ func readNode(d *jsontext.Decoder, depth int) (node, error) {
 		for d.PeekKind() != ']' {
 			item, err := readNode(d, depth+1)
 			if err != nil {
-				return node{}, unexpected(err)
+				return node{}, err
 			}
 			n.items = append(n.items, item)
 		}
 		_, err := d.ReadToken()
-		return n, unexpected(err)
+		return n, err
 	case '{':
 		n := node{names: []string{}}
 		for d.PeekKind() != '}' {
 			name, err := d.ReadToken()
 			if err != nil {
-				return node{}, unexpected(err)
+				return node{}, err
 			}
 			n.names = append(n.names, name.String())
 			item, err := readNode(d, depth+1)
 			if err != nil {
-				return node{}, unexpected(err)
+				return node{}, err
 			}
 			n.items = append(n.items, item)
 		}
 		_, err := d.ReadToken()
-		return n, unexpected(err)
+		return n, err
 	}
 	return node{}, fmt.Errorf("unexpected %v", t.Kind())
-}
-
-// unexpected makes an end inside a value an error of its own.
-func unexpected(err error) error {
-	if err == io.EOF {
-		return io.ErrUnexpectedEOF
-	}
-	return err
 }
 
 // gridOfRows makes a table of objects, or of arrays of which the first holds
@@ -207,12 +198,12 @@ func gridOfColumns(n node) *grid {
 	}
 	length := len(n.items[0].items)
 	for _, column := range n.items {
-		if !column.array || len(column.items) != length {
+		if !column.array || len(column.items) != length || length == 0 {
 			return nil
 		}
-	}
-	if length == 0 || len(n.items) == 1 && (n.items[0].items[0].object() || n.items[0].items[0].array) {
-		return nil
+		if column.items[0].object() || len(n.items) == 1 && column.items[0].array {
+			return nil // rows of an envelope
+		}
 	}
 	g := &grid{header: n.names, rows: make([][]Value, length)}
 	for i := range g.rows {

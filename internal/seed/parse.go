@@ -133,7 +133,7 @@ func finish(g *grid, d Document, limits Limits, changes tally) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	order, err := arrange(g, columns, d.Key, limits, &changes)
+	order, parts, err := arrange(g, columns, d.Key, limits, &changes)
 	if err != nil {
 		return nil, err
 	}
@@ -162,6 +162,10 @@ func finish(g *grid, d Document, limits Limits, changes tally) (*Table, error) {
 		out := make([]Value, len(order))
 		for i, c := range order {
 			switch {
+			case c < 0 && parts != nil:
+				if !row[parts[0]].IsNull() && !row[parts[1]].IsNull() {
+					out[i] = Text(row[parts[0]].text + " " + row[parts[1]].text)
+				}
 			case c < 0:
 				out[i] = Text(fmt.Sprintf("%s %d", strings.ReplaceAll(t.Noun, "_", " "), n+1))
 			case i == 0 && !row[c].IsNull():
@@ -186,8 +190,11 @@ func finish(g *grid, d Document, limits Limits, changes tally) (*Table, error) {
 	if len(t.Rows) < MinRows {
 		return nil, fmt.Errorf("%d rows left after cleaning (column %q as key); an environment needs at least %d", len(t.Rows), t.Columns[0].Name, MinRows)
 	}
-	if key < 0 {
-		changes.add(-1, "key made from the row number", len(t.Rows))
+	switch {
+	case parts != nil:
+		changes.add(-1, "key made of "+columns[parts[0]].Name+" and "+columns[parts[1]].Name, len(t.Rows))
+	case key < 0:
+		changes.add(-1, "key made of the row's number", len(t.Rows))
 	}
 	slices.SortStableFunc(changes, func(a, b change) int { return a.column - b.column })
 	for _, c := range changes {

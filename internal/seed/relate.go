@@ -167,7 +167,7 @@ func join(t *Table, column int, to *Table) bool {
 			}
 		}
 	}
-	speaks := strings.Contains(c.Name, to.Noun) || c.Name == to.Columns[0].Name && !genericKeys[c.Name]
+	speaks := strings.Contains(c.Name, to.Noun) || c.Name == to.Columns[0].Name && !genericWords[c.Name]
 	switch {
 	case len(distinct) < 2 || 10*found < 9*filled || len(t.Rows)-(filled-found) < MinRows:
 		return false

@@ -182,51 +182,89 @@ func checkSplits(groups []Group) error {
 	return nil
 }
 
-// sample cuts the group's tables to o.Rows rows. Rows keep their order. In
-// joined tables, first the rows whose links lead to a row are sampled, then
-// the rows they lead to, filled up by chance. It reports false if too few rows
-// are left.
+// place is a row of a table of a group.
+type place struct{ table, row int }
+
+// sample cuts every table of the group to o.Rows rows by chance; rows keep
+// their order. A row comes with the rows that its links lead to, or not at
+// all. It reports false if too few rows are left.
 func sample(g Group, o Options, index int) (Group, bool) {
-	r := newRandom("sample", o.Seed, groupName(g), uint64(index))
-	keep := make([]map[int]bool, len(g.Tables)) // rows that another table's links need
-	for i := range keep {
-		keep[i] = map[int]bool{}
+	r := newRandom("sample", o.Seed, groupName(g), index)
+	kept := make([]map[int]bool, len(g.Tables))
+	for i := range kept {
+		kept[i] = map[int]bool{}
 	}
-	out := Group{Tables: make([]*Table, len(g.Tables)), Joins: g.Joins}
 	for _, ti := range linkOrder(g) {
-		t := g.Tables[ti]
-		must, may := keep[ti], []int{}
-		for i := range t.Rows {
-			if !must[i] && linksLead(g, ti, i) {
-				may = append(may, i)
+		rows := make([]int, len(g.Tables[ti].Rows))
+		for i := range rows {
+			rows[i] = i
+		}
+		shuffle(r, rows)
+		for _, row := range rows {
+			if len(kept[ti]) == o.Rows {
+				break
+			}
+			with, ok := follow(g, place{ti, row}, nil)
+			if !ok {
+				continue
+			}
+			added := make([]int, len(g.Tables))
+			for _, p := range with {
+				if !kept[p.table][p.row] {
+					added[p.table]++
+				}
+			}
+			for t, n := range added {
+				ok = ok && len(kept[t])+n <= o.Rows
+			}
+			if ok {
+				for _, p := range with {
+					kept[p.table][p.row] = true
+				}
 			}
 		}
-		room := o.Rows - len(must)
-		if room < len(may) {
-			may = r.choose(may, max(0, room))
-		}
-		rows := may
-		for i := range must {
-			rows = append(rows, i)
-		}
-		slices.Sort(rows)
-		if len(rows) < MinRows {
+	}
+	out := Group{Tables: make([]*Table, len(g.Tables)), Joins: g.Joins}
+	for ti, t := range g.Tables {
+		if len(kept[ti]) < MinRows {
 			return Group{}, false
 		}
 		cut := *t
-		cut.byKey = nil
-		cut.Rows = make([][]Value, len(rows))
-		for i, n := range rows {
-			cut.Rows[i] = t.Rows[n]
-			for _, j := range g.Joins {
-				if j.From == ti && !t.Rows[n][j.Column].IsNull() {
-					keep[j.To][rowOf(g.Tables[j.To], t.Rows[n][j.Column].text)] = true
-				}
+		cut.byKey, cut.digest, cut.Rows = nil, "", nil
+		for i, row := range t.Rows {
+			if kept[ti][i] {
+				cut.Rows = append(cut.Rows, row)
 			}
 		}
 		out.Tables[ti] = &cut
 	}
 	return out, true
+}
+
+// follow appends a row and, along the links, every row that it needs; false
+// if a link leads nowhere.
+func follow(g Group, p place, with []place) ([]place, bool) {
+	if slices.Contains(with, p) {
+		return with, true
+	}
+	with = append(with, p)
+	for _, j := range g.Joins {
+		if j.From != p.table {
+			continue
+		}
+		v := g.Tables[p.table].Rows[p.row][j.Column]
+		if v.IsNull() {
+			continue
+		}
+		to, ok := rowOf(g.Tables[j.To], v.text), false
+		if to < 0 {
+			return nil, false
+		}
+		if with, ok = follow(g, place{j.To, to}, with); !ok {
+			return nil, false
+		}
+	}
+	return with, true
 }
 
 // groupName names a group in random keys and messages.
@@ -239,8 +277,7 @@ func groupName(g Group) string {
 }
 
 // linkOrder orders tables so that one that links comes before those it links
-// to; tables in a cycle, whose rows cannot be closed over in one pass, keep
-// their place, and Relate makes none.
+// to. Tables in a cycle keep their place; Relate makes none.
 func linkOrder(g Group) []int {
 	var order []int
 	done := make([]bool, len(g.Tables))
@@ -265,25 +302,6 @@ func linkOrder(g Group) []int {
 		order = append(order, next)
 	}
 	return order
-}
-
-// linksLead reports whether every link of a row is null or leads to a row
-// whose own links lead on.
-func linksLead(g Group, table, row int) bool {
-	for _, j := range g.Joins {
-		if j.From != table {
-			continue
-		}
-		v := g.Tables[table].Rows[row][j.Column]
-		if v.IsNull() {
-			continue
-		}
-		to := rowOf(g.Tables[j.To], v.text)
-		if to < 0 || j.To != table && !linksLead(g, j.To, to) {
-			return false
-		}
-	}
-	return true
 }
 
 // rowOf finds the row of a key, -1 if there is none.
