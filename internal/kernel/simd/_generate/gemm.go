@@ -1,0 +1,197 @@
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// gemm emits the tile of rows x 16*panels elements of C, one fused
+// multiply-add chain each, k ascending. All strides are in bytes: lda between
+// rows of A, as between its k, at between its tiles, bs between k of B, ps
+// between panels of 16 columns, ldc between rows of C (panels stand side by
+// side in it). Tiles follow one another down A and C. Twelve accumulators at
+// most, so that with the loads 16 registers suffice.
+func gemm(rows, panels int) {
+	TEXT(fmt.Sprintf("gemm%dx%d", rows, panels), NOSPLIT,
+		"func(tiles, k int, a *float32, lda, as, at int, b *float32, bs, ps int, c *float32, ldc, acc int)")
+	Doc(fmt.Sprintf("gemm%dx%d computes tiles of %d rows by %d panels of 16 columns.", rows, panels, rows, panels))
+	vectors := 2 * panels
+	tiles := Load(Param("tiles"), GP64())
+	tileA := Load(Param("a"), GP64())
+	tileC := Load(Param("c"), GP64())
+	lda := Load(Param("lda"), GP64())
+	as := Load(Param("as"), GP64())
+	bs := Load(Param("bs"), GP64())
+	ldc := Load(Param("ldc"), GP64())
+	var ps, ps3 reg.GPVirtual
+	if panels > 1 {
+		ps = GP64()
+		Load(Param("ps"), ps)
+	}
+	if panels > 3 {
+		ps3 = GP64()
+		LEAQ(Mem{Base: ps, Index: ps, Scale: 2}, ps3)
+	}
+	acc := make([][]reg.VecVirtual, rows)
+	for r := range acc {
+		acc[r] = make([]reg.VecVirtual, vectors)
+		for v := range acc[r] {
+			acc[r][v] = YMM()
+		}
+	}
+	// Either all of B's vectors of one k stay in registers and A is broadcast
+	// row by row, or the other way round, whichever needs fewer registers.
+	keepB := rows*vectors+vectors+1 <= 16
+
+	a0, a3, b, k, p := GP64(), GP64(), GP64(), GP64(), GP64()
+
+	Label("tile")
+	Load(Param("acc"), k)
+	TESTQ(k, k)
+	JZ(LabelRef("zero"))
+	MOVQ(tileC, p)
+	for r := range rows {
+		for v := range vectors {
+			VMOVUPS(Mem{Base: p, Disp: v * 32}, acc[r][v])
+		}
+		if r+1 < rows {
+			ADDQ(ldc, p)
+		}
+	}
+	JMP(LabelRef("begin"))
+	Label("zero")
+	for r := range rows {
+		for v := range vectors {
+			VXORPS(acc[r][v], acc[r][v], acc[r][v])
+		}
+	}
+	Label("begin")
+	MOVQ(tileA, a0)
+	if rows > 3 {
+		LEAQ(Mem{Base: tileA, Index: lda, Scale: 2}, a3)
+		ADDQ(lda, a3)
+	}
+	Load(Param("b"), b)
+	Load(Param("k"), k)
+
+	memA := func(r int) Mem {
+		base := a0
+		if r >= 3 {
+			base, r = a3, r-3
+		}
+		if r == 0 {
+			return Mem{Base: base}
+		}
+		return Mem{Base: base, Index: lda, Scale: uint8(r)}
+	}
+	memB := func(v int) Mem {
+		m := Mem{Base: b, Disp: v % 2 * 32}
+		switch v / 2 {
+		case 1:
+			m.Index, m.Scale = ps, 1
+		case 2:
+			m.Index, m.Scale = ps, 2
+		case 3:
+			m.Index, m.Scale = ps3, 1
+		}
+		return m
+	}
+	step := func() {
+		if keepB {
+			column := make([]reg.VecVirtual, vectors)
+			for v := range column {
+				column[v] = YMM()
+				VMOVUPS(memB(v), column[v])
+			}
+			for r := range rows {
+				x := YMM()
+				VBROADCASTSS(memA(r), x)
+				for v := range column {
+					VFMADD231PS(column[v], x, acc[r][v])
+				}
+			}
+		} else {
+			row := make([]reg.VecVirtual, rows)
+			for r := range row {
+				row[r] = YMM()
+				VBROADCASTSS(memA(r), row[r])
+			}
+			for v := range vectors {
+				x := YMM()
+				VMOVUPS(memB(v), x)
+				for r := range row {
+					VFMADD231PS(x, row[r], acc[r][v])
+				}
+			}
+		}
+		ADDQ(as, a0)
+		if rows > 3 {
+			ADDQ(as, a3)
+		}
+		ADDQ(bs, b)
+	}
+	SUBQ(Imm(4), k)
+	JL(LabelRef("tail"))
+	Label("four")
+	for range 4 {
+		step()
+	}
+	SUBQ(Imm(4), k)
+	JGE(LabelRef("four"))
+	Label("tail")
+	ADDQ(Imm(4), k)
+	JZ(LabelRef("store"))
+	Label("one")
+	step()
+	DECQ(k)
+	JNZ(LabelRef("one"))
+	Label("store")
+	for r := range rows {
+		for v := range vectors {
+			VMOVUPS(acc[r][v], Mem{Base: tileC, Disp: v * 32})
+		}
+		_ = r
+		ADDQ(ldc, tileC)
+	}
+	ADDQ(NewParamAddr("at", 40), tileA)
+	DECQ(tiles)
+	JNZ(LabelRef("tile"))
+	VZEROUPPER()
+	RET()
+}
+
+// peak emits independent fused multiply-adds at the machine's full rate, the
+// measure that benchmarks compare with: 12 vectors of 8, 4 times per iteration.
+func peak() {
+	TEXT("peak", NOSPLIT, "func(iterations int)")
+	Doc("peak runs 4*12*8 fused multiply-adds per iteration.")
+	n := Load(Param("iterations"), GP64())
+	var r [12]reg.VecVirtual
+	for i := range r {
+		r[i] = YMM()
+		VXORPS(r[i], r[i], r[i])
+	}
+	Label("loop")
+	for range 4 {
+		for i := range r {
+			VFMADD231PS(r[i], r[i], r[i])
+		}
+	}
+	DECQ(n)
+	JNZ(LabelRef("loop"))
+	VZEROUPPER()
+	RET()
+}
+
+// pause emits a spin-wait hint.
+func pause() {
+	TEXT("pause", NOSPLIT, "func()")
+	Doc("pause tells the processor that the caller spins.")
+	for range 4 {
+		PAUSE()
+	}
+	RET()
+}
