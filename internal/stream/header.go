@@ -143,6 +143,8 @@ func parseHeader(text []byte) (Header, error) {
 		return Header{}, fmt.Errorf("header: version %q is not major.minor", wire.Version)
 	case number > versionMajor:
 		return Header{}, fmt.Errorf("stream version %s is newer than this program reads (%d)", wire.Version, versionMajor)
+	case rowNodes[wire.Kind] == nil:
+		return Header{}, fmt.Errorf("no kind of stream is called %q", wire.Kind)
 	}
 	return Header{
 		wire.Kind, wire.Version, wire.Tokenizer, wire.GroupsPerStep, wire.GroupSize, wire.Staleness, wire.Steps,

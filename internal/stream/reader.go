@@ -65,7 +65,11 @@ func OpenReader(operands []string, stdin io.Reader, kinds ...Kind) (*Reader, err
 		}
 	}
 	r := &Reader{kinds: kinds, operands: operands, stdin: stdin, seen: map[[16]byte]struct{}{}}
-	if err := r.begin(); err != nil {
+	err := r.nextFile()
+	if err == nil {
+		err = r.nextPart()
+	}
+	if err != nil {
 		r.Close()
 		return nil, err
 	}
@@ -74,21 +78,13 @@ func OpenReader(operands []string, stdin io.Reader, kinds ...Kind) (*Reader, err
 
 // NewReader reads the stream in source; name stands for it in errors.
 func NewReader(source io.Reader, name string, kinds ...Kind) (*Reader, error) {
-	r := &Reader{kinds: kinds, operands: []string{"-"}, stdin: source, seen: map[[16]byte]struct{}{}}
-	err := r.begin()
-	r.name = name
-	if err != nil {
+	r := &Reader{kinds: kinds, seen: map[[16]byte]struct{}{}}
+	r.open(name, source)
+	if err := r.nextPart(); err != nil {
 		r.Close()
 		return nil, err
 	}
 	return r, nil
-}
-
-func (r *Reader) begin() error {
-	if err := r.nextFile(); err != nil {
-		return err
-	}
-	return r.nextPart()
 }
 
 // Header returns the header of the stream's first part. Its Provenance is the
@@ -224,21 +220,25 @@ func (r *Reader) nextFile() error {
 	if len(r.operands) == 0 {
 		return io.EOF
 	}
-	r.name, r.operands = r.operands[0], r.operands[1:]
-	r.parts, r.record, r.part = 0, 0, nil
-	input := r.stdin
-	if r.name == "-" {
-		r.name = "stdin"
-	} else {
-		file, err := os.Open(r.name)
-		if err != nil {
-			return err
-		}
-		r.file, input = file, file
+	name := r.operands[0]
+	r.operands = r.operands[1:]
+	if name == "-" {
+		r.open("stdin", r.stdin)
+		return nil
 	}
-	r.fault = &faultKeeper{source: input}
-	r.source = bufio.NewReaderSize(r.fault, 1<<16)
+	file, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	r.file = file
+	r.open(name, file)
 	return nil
+}
+
+func (r *Reader) open(name string, source io.Reader) {
+	r.name, r.parts, r.record, r.part = name, 0, 0, nil
+	r.fault = &faultKeeper{source: source}
+	r.source = bufio.NewReaderSize(r.fault, 1<<16)
 }
 
 var (
@@ -303,6 +303,8 @@ func (r *Reader) nextPart() error {
 		err = errors.New("gzip data; decompress it first, or use zstd")
 	case bytes.HasPrefix(magic, magicParquet):
 		err = errors.New("a Parquet file, not a stream")
+	case len(magic) < 4 && (bytes.HasPrefix(magicZstd, magic) || bytes.HasPrefix(magicArrow, magic)):
+		err = ErrCut
 	default:
 		err = fmt.Errorf("neither JSONL nor an Arrow stream: it begins with %q", magic)
 	}
