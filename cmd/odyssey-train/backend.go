@@ -2,8 +2,8 @@ package main
 
 import (
 	"github.com/odyssey-rl/odyssey/internal/kernel"
-	"github.com/odyssey-rl/odyssey/internal/kernel/ref"
+	"github.com/odyssey-rl/odyssey/internal/kernel/simd"
 )
 
 // newBackend is what computes the model.
-func newBackend(threads int) kernel.Backend { return ref.New() }
+func newBackend(threads int) kernel.Backend { return simd.New(threads) }
