@@ -40,6 +40,7 @@ type options struct {
 	makeTokenizer int
 
 	optimizer string
+	warmup    float64
 }
 
 func command() *cmdline.Command {
@@ -59,15 +60,15 @@ odyssey-train --plot report.html metrics.jsonl`,
 
 	c.String(&o.policy, "policy", "", "policy directory; with --check-parity also builtin").Metavar("DIR").Neutral()
 	c.Choice(&t.Objective, "objective", train.ObjectivePolicy, []string{train.ObjectivePolicy, train.ObjectiveSFT}, "what is maximised")
-	c.Float(&t.LearningRate, "learning-rate", 0, 0, 10, "learning rate of AdamW (default: 0.0005; sft: 0.003)")
+	number(c, &t.LearningRate, "learning-rate", "X", "0.0005, sft: 0.003", 10, "learning rate of AdamW")
 	c.Choice(&o.optimizer, "optimizer", "adamw", []string{"adamw", "muon"}, "optimizer of the matrices; the rest has AdamW")
 	c.Float(&t.Muon, "muon-rate", 0.02, 0, 10, "learning rate of Muon")
 	c.Float(&t.Beta1, "beta1", 0.9, 0, 1, "decay of AdamW's first moment")
 	c.Float(&t.Beta2, "beta2", 0.95, 0, 1, "decay of AdamW's second moment")
 	c.Float(&t.WeightDecay, "weight-decay", 0, 0, 10, "decoupled weight decay of the matrices")
 	c.Float(&t.MaxGradNorm, "max-grad-norm", 1, 0, 1e9, "scale the gradient down to this norm; 0: never")
-	c.Int(&t.Warmup, "warmup", 0, 0, "steps over which the learning rate rises (default: 0; sft: 30)").Metavar("STEPS")
-	c.Float(&t.DecayShare, "decay-share", 0, 0, 1, "last share of the steps over which it falls (default: 0; sft: 0.4)")
+	number(c, &o.warmup, "warmup", "STEPS", "0, sft: 30", 1e9, "steps over which the learning rate rises")
+	number(c, &t.DecayShare, "decay-share", "X", "0, sft: 0.4", 1, "last share of the steps over which it falls")
 	c.Float(&t.Ratio.Low, "clip-low", 0.2, 0, 1, "clip importance ratios below 1 - X; stale steps only")
 	c.Float(&t.Ratio.High, "clip-high", 0.2, 0, 100, "clip importance ratios above 1 + X; stale steps only")
 	c.Float(&t.Ratio.Dual, "dual-clip", 3, 1, 1000, "clip ratios above X where the advantage is negative")
@@ -121,6 +122,18 @@ odyssey-train --plot report.html metrics.jsonl`,
 	return c
 }
 
+// number declares a flag from 0 to most whose default depends on the objective.
+func number(c *cmdline.Command, target *float64, name, metavar, standard string, most float64, usage string) {
+	c.Func(name, metavar, standard, usage, func(text string) error {
+		x, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(x >= 0 && x <= most) {
+			return fmt.Errorf("want a number from 0 to %g", most)
+		}
+		*target = x
+		return nil
+	})
+}
+
 func (o *options) validate(inv *cmdline.Invocation) error {
 	var modes []string
 	for _, m := range []struct {
@@ -167,7 +180,10 @@ func (o *options) validate(inv *cmdline.Invocation) error {
 		}
 	}
 	if sft && !inv.IsSet("warmup") {
-		o.train.Warmup = 30
+		o.warmup = 30
+	}
+	if o.train.Warmup = int(o.warmup); float64(o.train.Warmup) != o.warmup {
+		return cmdline.Usagef("--warmup %g is not a whole number of steps", o.warmup)
 	}
 	if sft && !inv.IsSet("decay-share") {
 		o.train.DecayShare = 0.4
