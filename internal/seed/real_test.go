@@ -1,9 +1,11 @@
 package seed
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -102,5 +104,40 @@ func TestRealTablesBecomeEnvironmentsOrAreRefusedWithAReason(t *testing.T) {
 	t.Logf("%d tables, %d joins, %d environments", len(tables), joins, len(environments))
 	if joins == 0 || len(environments) < len(groups) {
 		t.Errorf("%d joins, %d environments of %d groups", joins, len(environments), len(groups))
+	}
+}
+
+func TestTablesInTheBinaryAreWhatTheirGeneratorMakes(t *testing.T) {
+	if _, err := os.Stat(realTables); err != nil {
+		t.Skip("no real tables beside the repository")
+	}
+	if testing.Short() {
+		t.Skip("compiles the generator")
+	}
+	dir := t.TempDir()
+	command := exec.Command("go", "run", "./_generate", "-raw", realTables, "-out", dir)
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	made, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := os.ReadDir("builtin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(made) != len(kept) {
+		t.Errorf("%d files are made, %d are kept", len(made), len(kept))
+	}
+	for _, file := range made {
+		want, err := os.ReadFile(filepath.Join(dir, file.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(filepath.Join("builtin", file.Name()))
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("builtin/%s is not what the generator makes (%v)", file.Name(), err)
+		}
 	}
 }
