@@ -33,6 +33,7 @@ type avx2 struct {
 	*pool
 	ref     ref.Backend
 	scratch []scratch
+	tasks   []attentionTask
 }
 
 func (b *avx2) Name() string { return "avx2" }
@@ -53,12 +54,10 @@ const (
 
 // scratch is the memory of one worker.
 type scratch struct {
-	a, c    []float32 // packed A; a partial panel of C
-	p, dp   []float32 // attention: scores, their gradients
-	kt, vt  []float32 // attention backward: keys and values in panels
-	stats   [2]float32
-	sums    [32]float32
-	weights [32]float32
+	a, c   []float32 // packed A; a partial panel of C
+	p, dp  []float32 // attention: scores, their gradients
+	kt, vt []float32 // attention backward: keys and values in panels
+	stats  [2]float32
 }
 
 // grow returns a slice of n elements, reusing x, aligned to a cache line.
@@ -71,7 +70,7 @@ func grow(x []float32, n int) []float32 {
 	return x[skip : skip+n]
 }
 
-// add moves a pointer by n elements.
+// offset moves a pointer by n elements.
 func offset(p *float32, n int) *float32 {
 	return (*float32)(unsafe.Add(unsafe.Pointer(p), 4*n))
 }

@@ -61,6 +61,9 @@ func rowExpEntropy(sums *[32]float32, products *[32]float32, x *float32, blocks 
 // rowGradient sets x = (0 - exp(x*scale - max)*inverse)*weight, vectors of eight.
 func rowGradient(x *float32, vectors int, scale float32, max float32, inverse float32, weight float32)
 
+// rowDot applies the row rule with lane chains fma(x, y, lane) to blocks of 32.
+func rowDot(x *float32, y *float32, blocks int) float32
+
 // rmsNorm normalises rows of blocks of 32; rstd may be nil.
 func rmsNorm(y *float32, rstd *float32, x *float32, w *float32, rows int, blocks int, dim float32, eps float32)
 

@@ -2464,6 +2464,47 @@ loopEnd:
 	VZEROUPPER
 	RET
 
+// func rowDot(x *float32, y *float32, blocks int) float32
+// Requires: AVX, FMA3, SSE
+TEXT ·rowDot(SB), NOSPLIT, $0-28
+	MOVQ   x+0(FP), AX
+	MOVQ   y+8(FP), CX
+	MOVQ   blocks+16(FP), DX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	TESTQ  DX, DX
+	JZ     loopEnd
+
+loop:
+	VMOVUPS     (AX), Y4
+	VFMADD231PS (CX), Y4, Y0
+	VMOVUPS     32(AX), Y4
+	VFMADD231PS 32(CX), Y4, Y1
+	VMOVUPS     64(AX), Y4
+	VFMADD231PS 64(CX), Y4, Y2
+	VMOVUPS     96(AX), Y4
+	VFMADD231PS 96(CX), Y4, Y3
+	ADDQ        $0x80, AX
+	ADDQ        $0x80, CX
+	DECQ        DX
+	JNZ         loop
+
+loopEnd:
+	VADDPS       Y2, Y0, Y0
+	VADDPS       Y3, Y1, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	MOVSS        X0, ret+24(FP)
+	VZEROUPPER
+	RET
+
 // func rmsNorm(y *float32, rstd *float32, x *float32, w *float32, rows int, blocks int, dim float32, eps float32)
 // Requires: AVX, AVX2, FMA3
 TEXT ·rmsNorm(SB), NOSPLIT, $0-56

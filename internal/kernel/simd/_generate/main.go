@@ -22,6 +22,7 @@ func main() {
 	rowExpSum()
 	rowExpEntropy()
 	rowGradient()
+	rowDot()
 	rmsNorm()
 	rmsNormInput()
 	rmsNormWeight()

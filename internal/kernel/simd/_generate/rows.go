@@ -218,6 +218,25 @@ func rowGradient() {
 	RET()
 }
 
+func rowDot() {
+	TEXT("rowDot", NOSPLIT, "func(x, y *float32, blocks int) float32")
+	Doc("rowDot applies the row rule with lane chains fma(x, y, lane) to blocks of 32.")
+	x, y, n := Load(Param("x"), GP64()), Load(Param("y"), GP64()), Load(Param("blocks"), GP64())
+	s := four(zeroed)
+	loop("loop", n, func() {
+		for v := range s {
+			z := YMM()
+			VMOVUPS(at(x, v), z)
+			VFMADD231PS(at(y, v), z, s[v])
+		}
+		ADDQ(Imm(128), x)
+		ADDQ(Imm(128), y)
+	})
+	Store(butterfly(s).AsX(), ReturnIndex(0))
+	VZEROUPPER()
+	RET()
+}
+
 func rmsNorm() {
 	TEXT("rmsNorm", NOSPLIT, "func(y, rstd, x, w *float32, rows, blocks int, dim, eps float32)")
 	Doc("rmsNorm normalises rows of blocks of 32; rstd may be nil.")
