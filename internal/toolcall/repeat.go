@@ -3,6 +3,7 @@ package toolcall
 // Repetition: the same call again, and text that loops.
 
 import (
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -140,33 +141,49 @@ func (tt *turnTokens) loop(size, minimum int, threshold float64, excluded []span
 	if counted < minimum {
 		return span{}, 0, false
 	}
-	type place struct{ first, previous int }
-	seen := make(map[string]place, counted)
-	total, firstRepeat, lastRepeat := 0, -1, -1
+	// seen is a hash table of n-grams by the index of their first id; previous
+	// holds the latest occurrence.
+	tableSize := 1
+	for tableSize < 2*counted {
+		tableSize <<= 1
+	}
+	type place struct{ first, previous int32 } // index plus one; 0: free
+	seen := make([]place, tableSize)
+	find := func(i int) *place {
+		hash := uint64(0)
+		for _, id := range tt.ids[i : i+size] {
+			hash = (hash ^ uint64(uint32(id))) * 0x9E3779B97F4A7C15
+			hash ^= hash >> 29
+		}
+		for slot := hash & uint64(tableSize-1); ; slot = (slot + 1) & uint64(tableSize-1) {
+			p := &seen[slot]
+			if p.first == 0 || slices.Equal(tt.ids[p.first-1:int(p.first)-1+size], tt.ids[i:i+size]) {
+				return p
+			}
+		}
+	}
+	total, unique, firstRepeat, lastRepeat := 0, 0, -1, -1
 	distances := map[int]int{} // bytes between occurrences -> how many
-	key := make([]byte, 0, size*4)
 	for _, r := range runs {
 		for i := r.lo; i+size <= r.hi; i++ {
-			key = key[:0]
-			for _, id := range tt.ids[i : i+size] {
-				key = append(key, byte(id), byte(id>>8), byte(id>>16), byte(id>>24))
-			}
 			total++
-			p, again := seen[string(key)]
-			if !again {
-				seen[string(key)] = place{i, i}
+			p := find(i)
+			if p.first == 0 {
+				unique++
+				*p = place{int32(i) + 1, int32(i) + 1}
 				continue
 			}
-			distances[tt.offsets[i]-tt.offsets[p.previous]]++
-			if firstRepeat < 0 || p.first < firstRepeat {
-				firstRepeat = p.first
+			first, previous := int(p.first)-1, int(p.previous)-1
+			distances[tt.offsets[i]-tt.offsets[previous]]++
+			if firstRepeat < 0 || first < firstRepeat {
+				firstRepeat = first
 				second = tt.offsets[i]
 			}
 			lastRepeat = i + size
-			seen[string(key)] = place{p.first, i}
+			p.previous = int32(i) + 1
 		}
 	}
-	if total == 0 || 1-float64(len(seen))/float64(total) <= threshold {
+	if total == 0 || 1-float64(unique)/float64(total) <= threshold {
 		return span{}, 0, false
 	}
 	whole = span{tt.offsets[firstRepeat], tt.offsets[lastRepeat]}
