@@ -17,6 +17,9 @@ import (
 	"github.com/odyssey-rl/odyssey/internal/episode"
 )
 
+// Builtin names this designer where the model is named.
+const Builtin = "builtin"
+
 // Database is the data of an environment as the designer sees it.
 type Database struct {
 	tables []*table

@@ -15,6 +15,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/odyssey-rl/odyssey/internal/episode"
 )
@@ -69,6 +71,8 @@ type Proposal struct {
 	Solution  string // Starlark: solve() returns the submission
 	Verifier  string // Starlark: verify(answer)
 	Answer    string // what the designer expects to be submitted
+
+	between []string // texts that only a reply should show, such as the key that a search finds
 }
 
 // Propose draws a task of an operation. It reports false where the draw must
@@ -76,7 +80,46 @@ type Proposal struct {
 func (d *Database) Propose(r *Random, op Operation) (Proposal, bool) {
 	p, ok := draw{d, r}.propose(op)
 	p.Operation, p.Level = op, levels[op]
-	return p, ok
+	if !ok || Mentions(p.Query, p.Answer) || d.guessed(p) {
+		return p, false
+	}
+	return p, !slices.ContainsFunc(p.between, func(s string) bool { return Mentions(p.Query, s) })
+}
+
+// guessed says whether an answer is the most frequent value of a column that
+// the query names.
+func (d *Database) guessed(p Proposal) bool {
+	for _, t := range d.tables {
+		for _, c := range t.Columns {
+			if t.modes[c.Name][fold(p.Answer)] && Mentions(p.Query, spaced(c.Name)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Mentions says whether an answer stands in a text, as a whole word or words,
+// whatever the case.
+func Mentions(text, answer string) bool {
+	text, answer = fold(text), fold(answer)
+	for start := 0; answer != ""; {
+		i := strings.Index(text[start:], answer)
+		if i < 0 {
+			return false
+		}
+		before, _ := utf8.DecodeLastRuneInString(text[:start+i])
+		after, _ := utf8.DecodeRuneInString(text[start+i+len(answer):])
+		if !wordRune(before) && !wordRune(after) {
+			return true
+		}
+		start += i + 1
+	}
+	return false
+}
+
+func wordRune(c rune) bool {
+	return c != utf8.RuneError && (unicode.IsLetter(c) || unicode.IsDigit(c))
 }
 
 type draw struct {
@@ -162,14 +205,6 @@ func shows(texts []string, answer string) bool {
 	return slices.ContainsFunc(texts, func(s string) bool { return fold(s) == fold(answer) })
 }
 
-// named is a column's name in a query, with its unit where it has one.
-func named(c episode.Column) string {
-	if c.Unit != "" {
-		return spaced(c.Name) + " (" + c.Unit + ")"
-	}
-	return spaced(c.Name)
-}
-
 // expecting writes the verifier of a task whose answer is a value of column c.
 func expecting(c episode.Column, lines ...string) string {
 	return verifier(c.Type == episode.ColumnInteger, c.Type == episode.ColumnNumber, lines...)
@@ -203,7 +238,7 @@ func (d draw) lookup() (Proposal, bool) {
 		phrasings = append(phrasings, `Give the {c} for "{k}".`)
 	}
 	return Proposal{
-		Query:    d.say(map[string]string{"c": named(c), "n": spaced(t.Noun), "k": key}, phrasings...),
+		Query:    d.say(map[string]string{"c": spaced(c.Name), "n": spaced(t.Noun), "k": key}, phrasings...),
 		Solution: solution("found = " + field(callExpression("get_"+t.Noun, [2]string{t.Key, quote(key)}), c.Name)),
 		Verifier: expecting(c, rowsWhere("rows", t, field("row", t.Key)+" == "+quote(key)), only("rows"), "expected = "+field("rows[0]", c.Name)),
 		Answer:   textOf(r[c.Name]),
@@ -290,7 +325,8 @@ func (d draw) searchGet() (Proposal, bool) {
 	key := r[t.Key].(string)
 	var words []string
 	for _, w := range strings.Fields(key) {
-		if len([]rune(w)) >= 3 {
+		w = strings.TrimFunc(w, func(c rune) bool { return !wordRune(c) })
+		if utf8.RuneCountInString(w) >= 3 {
 			words = append(words, w)
 		}
 	}
@@ -317,7 +353,7 @@ func (d draw) searchGet() (Proposal, bool) {
 		return Proposal{}, false
 	}
 	return Proposal{
-		Query: d.say(map[string]string{"c": named(c), "n": spaced(t.Noun), "k": spaced(t.Key), "w": text},
+		Query: d.say(map[string]string{"c": spaced(c.Name), "n": spaced(t.Noun), "k": spaced(t.Key), "w": text},
 			`Find the {n} whose {k} contains "{w}" and give its {c}.`, `What is the {c} of the {n} with "{w}" in its {k}?`),
 		Solution: solution(
 			"keys = "+callExpression("search_"+t.Noun, [2]string{"text", quote(text)}),
@@ -325,7 +361,7 @@ func (d draw) searchGet() (Proposal, bool) {
 		Verifier: expecting(c,
 			rowsWhere("rows", t, field("row", t.Key)+".lower().find("+quote(text)+".lower()) >= 0"),
 			only("rows"), "expected = "+field("rows[0]", c.Name)),
-		Answer: textOf(r[c.Name]),
+		Answer: textOf(r[c.Name]), between: []string{key},
 	}, true
 }
 
@@ -466,12 +502,13 @@ func (d draw) argmax(get bool) (Proposal, bool) {
 	if !ok {
 		return Proposal{}, false
 	}
-	words["c"] = named(c)
+	words["c"] = spaced(c.Name)
 	return Proposal{
 		Query:    d.say(words, `What is the {c} of the {n}{w} that has the {h} {m}?`, `Take the {n}{w} with the {h} {m}. Give its {c}.`),
 		Solution: solution("key = "+first, "found = "+field(callExpression("get_"+t.Noun, [2]string{t.Key, "key"}), c.Name)),
 		Verifier: expecting(c, append(naive, "expected = "+field("best[0]", c.Name))...),
 		Answer:   textOf(best[c.Name]),
+		between:  []string{key},
 	}, true
 }
 
@@ -508,7 +545,7 @@ func (d draw) compare() (Proposal, bool) {
 	get := func(key string) string { return callExpression("get_"+t.Noun, [2]string{t.Key, quote(key)}) }
 	valueA, valueB := field("a", m.column.Name), field("b", m.column.Name)
 	return Proposal{
-		Query: d.say(map[string]string{"n": spaced(t.Noun), "h": m.words(false), "m": spaced(m.column.Name), "a": keyA, "b": keyB, "c": named(c)},
+		Query: d.say(map[string]string{"n": spaced(t.Noun), "h": m.words(false), "m": spaced(m.column.Name), "a": keyA, "b": keyB, "c": spaced(c.Name)},
 			`Which {n} has the {h} {m}, "{a}" or "{b}"? Give its {c}.`, `What is the {c} of the {n} that has the {h} {m}, "{a}" or "{b}"?`),
 		Solution: solution("a = "+get(keyA), "b = "+get(keyB),
 			"found = (a if "+m.comparison(valueA, valueB)+" else b)["+quote(c.Name)+"]"),
@@ -552,7 +589,7 @@ func (d draw) join() (Proposal, bool) {
 		phrasings = []string{`What is the {c} of the {l} of {n} "{k}"?`, `Take the {l} of {n} "{k}" and give its {c}.`}
 	}
 	return Proposal{
-		Query: d.say(map[string]string{"c": named(c), "m": spaced(to.Noun), "l": spaced(link.Column), "n": spaced(t.Noun), "k": key}, phrasings...),
+		Query: d.say(map[string]string{"c": spaced(c.Name), "m": spaced(to.Noun), "l": spaced(link.Column), "n": spaced(t.Noun), "k": key}, phrasings...),
 		Solution: solution(
 			"key = "+field(callExpression("get_"+t.Noun, [2]string{t.Key, quote(key)}), link.Column),
 			"found = "+field(callExpression("get_"+to.Noun, [2]string{to.Key, "key"}), c.Name)),
@@ -560,6 +597,6 @@ func (d draw) join() (Proposal, bool) {
 			rowsWhere("rows", t, field("row", t.Key)+" == "+quote(key)), only("rows"),
 			rowsWhere("others", to, field("row", to.Key)+" == "+field("rows[0]", link.Column)), only("others"),
 			"expected = "+field("others[0]", c.Name)),
-		Answer: textOf(to.rows[i][c.Name]),
+		Answer: textOf(to.rows[i][c.Name]), between: []string{target},
 	}, true
 }

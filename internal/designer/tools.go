@@ -146,8 +146,11 @@ func (t *table) listTool() episode.Tool {
 
 func (t *table) getTool() episode.Tool {
 	name := "get_" + t.Noun
-	var returns []string
+	var returns, units []string
 	for _, c := range t.Columns {
+		if c.Unit != "" {
+			units = append(units, spaced(c.Name)+" in "+strings.Join(strings.Fields(c.Unit), " "))
+		}
 		kind := "string"
 		switch c.Type {
 		case episode.ColumnInteger, episode.ColumnNumber, episode.ColumnBoolean:
@@ -157,10 +160,11 @@ func (t *table) getTool() episode.Tool {
 		if c.Nulls > 0 {
 			schema = fmt.Sprintf(`{"type": [%q, "null"]`, kind)
 		}
-		if c.Unit != "" {
-			schema += `, "description": ` + string(appendJSON(nil, "in "+c.Unit))
-		}
 		returns = append(returns, property(c.Name, schema+"}"))
+	}
+	description := fmt.Sprintf("Get the %s entry of the given %s with all its columns", spaced(t.Noun), spaced(t.Key))
+	if len(units) > 0 {
+		description += ": " + strings.Join(units, ", ")
 	}
 	var examples []episode.Example
 	for _, i := range []int{0, len(t.rows) - 1} {
@@ -172,7 +176,7 @@ func (t *table) getTool() episode.Tool {
 		examples = append(examples, example(argument{t.Key, "?"}))
 	}
 	return episode.Tool{
-		Name: name, Description: fmt.Sprintf("Get the %s entry of the given %s with all its columns.", spaced(t.Noun), spaced(t.Key)),
+		Name: name, Description: description + ".",
 		Parameters: parameters([]string{property(t.Key, `{"type": "string"}`)}, t.Key),
 		Returns:    `{"type": "object", "properties": {` + strings.Join(returns, ", ") + `}}`,
 		Raises:     []string{CodeNotFound}, Pure: true, Language: "starlark",
