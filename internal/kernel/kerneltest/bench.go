@@ -2,8 +2,6 @@ package kerneltest
 
 import (
 	"fmt"
-	"runtime"
-	"syscall"
 	"testing"
 	"time"
 
@@ -11,9 +9,9 @@ import (
 )
 
 // Bench measures a backend on the shapes of the small models. peak returns the
-// multiply-add rate of one thread in GFLOP/s. Rates are per second of processor
-// time and thread, so that a busy machine disturbs them little; ns/op is wall
-// clock as always.
+// multiply-add rate of one thread in GFLOP/s. Rates are those of the fastest
+// run (of each operation, for a whole pass), so that a busy machine disturbs
+// them little; ns/op is the mean as always.
 func Bench(b *testing.B, open func(threads int) kernel.Backend, peak func() float64) {
 	for _, threads := range []int{1, 2} {
 		backend := open(threads)
@@ -35,52 +33,58 @@ func Bench(b *testing.B, open func(threads int) kernel.Backend, peak func() floa
 	}
 }
 
-// processorTime is what all threads of this process have used.
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 func benchMatMul(b *testing.B, backend kernel.Backend, transA bool, m, k, n int, peak func() float64) {
 	a := newArena(1, false)
 	x, w, c := a.values(m*k), a.values(k*n), a.zeros(m*n)
 	var packed kernel.Packed
 	backend.Pack(&packed, w, k, n, false)
-	top := peak()
-	start := processorTime()
+	top := peak() * float64(backend.Threads())
+	best := time.Duration(1 << 62)
 	for b.Loop() {
+		start := time.Now()
 		backend.MatMul(c, x, transA, m, &packed, false)
+		best = min(best, time.Since(start))
 	}
-	rate := 2 * float64(m*k*n) * float64(b.N) / float64(processorTime()-start)
-	b.ReportMetric(rate, "GFLOP/cpu-s")
+	rate := 2 * float64(m*k*n) / float64(best)
+	b.ReportMetric(rate, "GFLOP/s")
 	b.ReportMetric(100*rate/top, "%peak")
 }
 
-// stage is the time that one kind of operation took.
-type stage struct {
-	name string
-	time time.Duration
-}
-
-// clock adds up time by stage.
+// clock keeps the shortest time of each call of a pass, by its place in it.
 type clock struct {
-	stages []*stage
+	next  int
+	names []string
+	best  []time.Duration
 }
 
 func (c *clock) run(name string, f func()) {
 	start := time.Now()
 	f()
 	took := time.Since(start)
-	for _, s := range c.stages {
-		if s.name == name {
-			s.time += took
-			return
-		}
+	if c.next == len(c.names) {
+		c.names, c.best = append(c.names, name), append(c.best, took)
 	}
-	c.stages = append(c.stages, &stage{name, took})
+	c.best[c.next] = min(c.best[c.next], took)
+	c.next++
+}
+
+// report gives the rate of passes over rows tokens and the share of each kind
+// of operation, in the order of first use.
+func (c *clock) report(b *testing.B, rows int) {
+	total, order, kinds := time.Duration(0), []string(nil), map[string]time.Duration{}
+	for i, name := range c.names {
+		if kinds[name] == 0 {
+			order = append(order, name)
+		}
+		kinds[name] += c.best[i]
+		total += c.best[i]
+	}
+	text := ""
+	for _, name := range order {
+		text += fmt.Sprintf("\n%-16s %7.3f ms %5.1f%%", name, kinds[name].Seconds()*1e3, 100*float64(kinds[name])/float64(total))
+	}
+	b.Log(text)
+	b.ReportMetric(float64(rows)/total.Seconds(), "tokens/s")
 }
 
 // pico is the shape whose operations the step bench runs in the order of a
@@ -227,17 +231,6 @@ func (p *pico) backward(target []int32) {
 	}
 }
 
-// report gives the share of each stage, in the order of first use.
-func (c *clock) report(b *testing.B) {
-	total := time.Duration(0)
-	for _, s := range c.stages {
-		total += s.time
-	}
-	for _, s := range c.stages {
-		b.Logf("%-18s %5.1f%%", s.name, 100*float64(s.time)/float64(total))
-	}
-}
-
 // benchStep measures forward and backward passes over sequences of training.
 func benchStep(b *testing.B, backend kernel.Backend) {
 	p := newPico(backend, []int{120, 220, 390, 180, 250, 300, 200, 240}, 0)
@@ -245,17 +238,14 @@ func benchStep(b *testing.B, backend kernel.Backend) {
 	logprob := make([]float32, p.rows)
 	entropy := make([]float32, p.rows)
 	input := append([]float32(nil), p.buffers["h"]...)
-	start := processorTime()
 	for b.Loop() {
+		p.next = 0
 		copy(p.buffers["h"], input)
 		p.forward()
 		p.run("Logprob", func() { p.Logprob(logprob, entropy, p.buffers["logits"], p.rows, picoVocab, target, 1) })
 		p.backward(target)
 	}
-	rate := float64(p.rows) * float64(b.N)
-	b.ReportMetric(rate/b.Elapsed().Seconds(), "tokens/s")
-	b.ReportMetric(rate*float64(runtime.GOMAXPROCS(0))/(processorTime()-start).Seconds(), "tokens/s-if-alone")
-	p.report(b)
+	p.report(b, p.rows)
 }
 
 // benchDecode measures one token of 64 sequences at position 150.
@@ -267,13 +257,10 @@ func benchDecode(b *testing.B, backend kernel.Backend) {
 	}
 	p := newPico(backend, lengths, 150)
 	ids, logprob := make([]int32, batch), make([]float32, batch)
-	start := processorTime()
 	for b.Loop() {
+		p.next = 0
 		p.forward()
 		p.run("Sample", func() { p.Sample(ids, logprob, p.buffers["logits"], batch, picoVocab, p.buffers["rowwise"], 1) })
 	}
-	rate := float64(batch) * float64(b.N)
-	b.ReportMetric(rate/b.Elapsed().Seconds(), "tokens/s")
-	b.ReportMetric(rate*float64(runtime.GOMAXPROCS(0))/(processorTime()-start).Seconds(), "tokens/s-if-alone")
-	p.report(b)
+	p.report(b, batch)
 }

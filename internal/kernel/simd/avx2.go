@@ -113,9 +113,7 @@ func packPanel(dst, src []float32, k, n, column int, trans bool) {
 			}
 		}
 	case columns == panelColumns:
-		for i := range k {
-			*(*[panelColumns]float32)(dst[i*panelColumns:]) = [panelColumns]float32(src[i*n+column:])
-		}
+		copyPanel(first(dst), first(src[column:]), k, 4*n)
 	default:
 		for i := range k {
 			copy(dst[i*panelColumns:], src[i*n+column:][:columns])
@@ -167,7 +165,7 @@ func (b *avx2) block(worker int, c, a []float32, transA bool, m int, w *kernel.P
 				t.acc = 1
 			}
 			if transA {
-				s.a = grow(s.a, (rows+tileRows-1)/tileRows*tileRows*kc)
+				s.a = grow(s.a, (rows+tileRows-1)/tileRows*tileRows*kc+2)
 				packTiles(s.a, a[k0*m+first:], m, rows, kc)
 				t.a, t.lda, t.as, t.at = &s.a[0], 4, 4*tileRows, 4*tileRows*kc
 			} else {
@@ -203,18 +201,18 @@ func (b *avx2) partial(s *scratch, t tiles, c []float32, n int, w *float32) {
 	}
 }
 
-// packTiles copies columns of a (kc rows of stride m) into tiles [kc][6].
+// packTiles copies columns of a (kc rows of stride m) into tiles [kc][6]; dst
+// has two elements to spare.
 func packTiles(dst, a []float32, m, rows, kc int) {
 	for t := 0; t < rows; t += tileRows {
 		tile := dst[t*kc : (t+tileRows)*kc]
-		if rows-t < tileRows {
-			for k := range kc {
-				copy(tile[k*tileRows:], a[k*m+t:][:rows-t])
-			}
-			break
+		if len(a) >= (kc-1)*m+t+vector {
+			copyTile(&tile[0], &a[t], kc, 4*m)
+			continue
 		}
+		n := min(tileRows, rows-t)
 		for k := range kc {
-			*(*[tileRows]float32)(tile[k*tileRows:]) = [tileRows]float32(a[k*m+t:])
+			copy(tile[k*tileRows:], a[k*m+t:][:n])
 		}
 	}
 }

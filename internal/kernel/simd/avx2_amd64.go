@@ -34,6 +34,12 @@ func gemm2x2(tiles int, k int, a *float32, lda int, as int, at int, b *float32, 
 // gemm3x2 computes tiles of 3 rows by 2 panels of 16 columns.
 func gemm3x2(tiles int, k int, a *float32, lda int, as int, at int, b *float32, bs int, ps int, c *float32, ldc int, acc int)
 
+// copyPanel copies rows of 16 elements, stride bytes apart, to rows side by side.
+func copyPanel(dst *float32, src *float32, rows int, stride int)
+
+// copyTile copies rows of 6 elements, stride bytes apart, to rows side by side. It reads 8 and writes two past the end.
+func copyTile(dst *float32, src *float32, rows int, stride int)
+
 // peak runs 4*12*8 fused multiply-adds per iteration.
 func peak(iterations int)
 

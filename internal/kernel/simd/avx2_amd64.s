@@ -1528,6 +1528,52 @@ store:
 	VZEROUPPER
 	RET
 
+// func copyPanel(dst *float32, src *float32, rows int, stride int)
+// Requires: AVX
+TEXT ·copyPanel(SB), NOSPLIT, $0-32
+	MOVQ  dst+0(FP), AX
+	MOVQ  src+8(FP), CX
+	MOVQ  rows+16(FP), DX
+	MOVQ  stride+24(FP), BX
+	TESTQ DX, DX
+	JZ    loopEnd
+
+loop:
+	VMOVUPS (CX), Y0
+	VMOVUPS 32(CX), Y1
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	ADDQ    BX, CX
+	ADDQ    $0x40, AX
+	DECQ    DX
+	JNZ     loop
+
+loopEnd:
+	VZEROUPPER
+	RET
+
+// func copyTile(dst *float32, src *float32, rows int, stride int)
+// Requires: AVX
+TEXT ·copyTile(SB), NOSPLIT, $0-32
+	MOVQ  dst+0(FP), AX
+	MOVQ  src+8(FP), CX
+	MOVQ  rows+16(FP), DX
+	MOVQ  stride+24(FP), BX
+	TESTQ DX, DX
+	JZ    loopEnd
+
+loop:
+	VMOVUPS (CX), Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    BX, CX
+	ADDQ    $0x18, AX
+	DECQ    DX
+	JNZ     loop
+
+loopEnd:
+	VZEROUPPER
+	RET
+
 // func peak(iterations int)
 // Requires: AVX, FMA3
 TEXT ·peak(SB), NOSPLIT, $0-8

@@ -195,3 +195,40 @@ func pause() {
 	}
 	RET()
 }
+
+// copyPanel emits the copy of 16 columns of a matrix.
+func copyPanel() {
+	TEXT("copyPanel", NOSPLIT, "func(dst, src *float32, rows, stride int)")
+	Doc("copyPanel copies rows of 16 elements, stride bytes apart, to rows side by side.")
+	dst, src := Load(Param("dst"), GP64()), Load(Param("src"), GP64())
+	rows, stride := Load(Param("rows"), GP64()), Load(Param("stride"), GP64())
+	loop("loop", rows, func() {
+		x, y := YMM(), YMM()
+		VMOVUPS(at(src, 0), x)
+		VMOVUPS(at(src, 1), y)
+		VMOVUPS(x, at(dst, 0))
+		VMOVUPS(y, at(dst, 1))
+		ADDQ(stride, src)
+		ADDQ(Imm(64), dst)
+	})
+	VZEROUPPER()
+	RET()
+}
+
+// copyTile emits the copy of 6 columns of a matrix, of which 8 may be read; two
+// elements are written past the end.
+func copyTile() {
+	TEXT("copyTile", NOSPLIT, "func(dst, src *float32, rows, stride int)")
+	Doc("copyTile copies rows of 6 elements, stride bytes apart, to rows side by side. It reads 8 and writes two past the end.")
+	dst, src := Load(Param("dst"), GP64()), Load(Param("src"), GP64())
+	rows, stride := Load(Param("rows"), GP64()), Load(Param("stride"), GP64())
+	loop("loop", rows, func() {
+		x := YMM()
+		VMOVUPS(at(src, 0), x)
+		VMOVUPS(x, at(dst, 0))
+		ADDQ(stride, src)
+		ADDQ(Imm(24), dst)
+	})
+	VZEROUPPER()
+	RET()
+}
