@@ -54,8 +54,11 @@ func TestEveryPrefixIsACutStream(t *testing.T) {
 			if !format.Arrow && !format.Zstd {
 				whole-- // the last line break may be missing
 			}
-			step := max(1, whole/700)
-			for n := 0; n < whole; n += step {
+			step := max(1, whole/100)
+			for n := 0; n < whole; n++ {
+				if n%step != 0 && n < whole-40 {
+					continue
+				}
 				_, _, err := decode(data[:n])
 				if !errors.Is(err, ErrCut) {
 					t.Fatalf("%s %s: prefix of %d of %d bytes: %v, want a cut stream", kind, format, n, len(data), err)
