@@ -8,10 +8,13 @@ import (
 
 	"github.com/odyssey-rl/odyssey/internal/kernel"
 	"github.com/odyssey-rl/odyssey/internal/kernel/ref"
+	"github.com/odyssey-rl/odyssey/internal/kernel/simd"
 )
 
 // backends are those that every test of bits runs on.
-func backends() []kernel.Backend { return []kernel.Backend{ref.New()} }
+func backends() []kernel.Backend {
+	return []kernel.Backend{ref.New(), simd.New(1), simd.New(2)}
+}
 
 // onBackends runs test once per backend.
 func onBackends(t *testing.T, test func(t *testing.T, backend kernel.Backend)) {
@@ -324,6 +327,55 @@ func TestSplittingExamplesChangesNoBitOfTheGradient(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestEveryBackendTrainsTheSameWeights takes optimizer steps on each backend and
+// thread count, in a shape for their fast paths and in one for their tails.
+func TestEveryBackendTrainsTheSameWeights(t *testing.T) {
+	wide := Config{
+		HiddenSize: 64, IntermediateSize: 96, NumHiddenLayers: 2,
+		NumAttentionHeads: 4, NumKeyValueHeads: 2, HeadDim: 32,
+		VocabSize: 96, MaxPositionEmbeddings: 128, RMSNormEps: 1e-6, RopeTheta: 10000, TieWordEmbeddings: true,
+	}
+	for _, c := range []Config{wide, tinyConfig()} {
+		var want Weights
+		var measured []Measure
+		for _, backend := range backends() {
+			m := newTestModel(t, c, backend)
+			var examples []Example
+			for k, n := range []int{70, 3, 41} {
+				e := Example{IDs: randomIDs(c.Vocab(), n, uint64(k)), Weights: make([]float32, n)}
+				for i := range e.Weights {
+					e.Weights[i] = max(0, float32(normal(uint64(k), uint64(i)))) / 40
+				}
+				examples = append(examples, e)
+			}
+			g, optimizer := m.NewGradient(), NewOptimizer(m, OptimizerOptions{Muon: 3})
+			var measures []Measure
+			for range 2 {
+				g.Zero()
+				var err error
+				if measures, err = m.Accumulate(g, examples, 1); err != nil {
+					t.Fatal(err)
+				}
+				optimizer.Step(m, g, 0.01, 1)
+			}
+			if want == nil {
+				want, measured = m.Weights(), measures
+				continue
+			}
+			for i, tensor := range m.Weights() {
+				if !sameBits(tensor.Data, want[i].Data) {
+					t.Errorf("%s of %d threads, hidden size %d: %s differs from the reference", backend.Name(), backend.Threads(), c.HiddenSize, tensor.Name)
+				}
+			}
+			for i := range measures {
+				if !sameBits(measures[i].Logprobs, measured[i].Logprobs) || !sameBits(measures[i].Entropies, measured[i].Entropies) {
+					t.Errorf("%s of %d threads, hidden size %d: measures of example %d differ from the reference", backend.Name(), backend.Threads(), c.HiddenSize, i)
+				}
+			}
+		}
+	}
 }
 
 func TestForksAreIndependent(t *testing.T) {
