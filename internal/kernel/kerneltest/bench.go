@@ -28,6 +28,7 @@ func Bench(b *testing.B, open func(threads int) kernel.Backend, peak func() floa
 				benchMatMul(b, backend, true, s.m, s.k, s.n, peak)
 			})
 		}
+		b.Run(fmt.Sprintf("Attention/threads=%d", threads), func(b *testing.B) { benchAttention(b, backend) })
 		b.Run(fmt.Sprintf("Step/threads=%d", threads), func(b *testing.B) { benchStep(b, backend) })
 		b.Run(fmt.Sprintf("Decode/threads=%d", threads), func(b *testing.B) { benchDecode(b, backend) })
 	}
@@ -229,6 +230,24 @@ func (p *pico) backward(target []int32) {
 		input("dx", "dv", "v", true)
 		norm("dh", "dx", "h", p.rows, picoWidth, true)
 	}
+}
+
+// benchAttention measures both directions on one sequence of training.
+func benchAttention(b *testing.B, backend kernel.Backend) {
+	p := newPico(backend, []int{220}, 0)
+	x := p.buffers
+	for _, name := range []string{"qn", "kn", "v", "dout"} {
+		copy(x[name], newArena(1, false).values(len(x[name])))
+	}
+	for b.Loop() {
+		p.next = 0
+		p.run("StoreKV", func() { p.StoreKV(x["kn"], x["v"], p.seqs, picoShape) })
+		p.run("Attention", func() { p.Attention(x["out"], x["qn"], p.seqs, picoShape, x["stats"]) })
+		p.run("AttentionBackward", func() {
+			p.AttentionBackward(x["dq"], x["dk"], x["dv"], x["dout"], x["out"], x["qn"], x["kn"], x["v"], x["stats"], p.seqs, picoShape)
+		})
+	}
+	p.report(b, p.rows)
 }
 
 // benchStep measures forward and backward passes over sequences of training.

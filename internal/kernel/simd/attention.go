@@ -113,15 +113,22 @@ func (s *scratch) attendRows(r *queryRows, out, q []float32, at int, stats []flo
 			copy(stats[statAt+i*r.statStride:][:2], s.stats[:])
 		}
 	}
-	step := r.rows
-	if r.later == 1 {
-		step = tileRows
+	if r.later == 0 {
+		s.weigh(r, &out[at], 0, r.rows, width, 0, r.visible)
+		return
 	}
-	for first := 0; first < r.rows; first += step {
-		rows := min(step, r.rows-first)
-		common := r.visible + first*r.later
-		s.weigh(r, &out[at+first*r.stride], first, rows, width, 0, common)
-		for i := 1; i < rows && r.later == 1; i++ {
+	whole := r.visible / pageKeys * pageKeys // pages that all rows see in full
+	s.weigh(r, &out[at], 0, r.rows, width, 0, whole)
+	for first := 0; first < r.rows; first += tileRows {
+		rows, common := min(tileRows, r.rows-first), r.visible+first
+		result := &out[at+first*r.stride]
+		s.weigh(r, result, first, rows, width, whole, common)
+		if slot := common % pageKeys; rows == tileRows && slot+tileRows-1 <= pageKeys {
+			value := &r.seq.Pages[common/pageKeys].V[(r.kv*pageKeys+slot)*r.hd]
+			lowerTriangle(r.hd/panelColumns, &s.p[first*width+common], 4*width, 4, value, 4*r.hd, result, 4*r.stride)
+			continue
+		}
+		for i := 1; i < rows; i++ {
 			s.weigh(r, &out[at+(first+i)*r.stride], first+i, 1, width, common, common+i)
 		}
 	}
@@ -236,6 +243,10 @@ func (g *attentionGradient) block(head, from, to int) {
 			b: &g.k[g.key(0)], bs: 4 * keyStride, ps: 4 * panelColumns,
 			c: &g.dq[g.query(from+first, head)], ldc: 4 * queryStride}
 		t.run()
+		if t.rows == tileRows {
+			lowerTriangle(t.panels, &g.dp[first*width+common], 4*width, 4, &g.k[g.key(common)], t.bs, t.c, t.ldc)
+			continue
+		}
 		for i := 1; i < min(tileRows, rows-first); i++ {
 			t.rows, t.k, t.acc = 1, i, 1
 			t.a, t.b, t.c = &g.dp[(first+i)*width+common], &g.k[g.key(common)], &g.dq[g.query(from+first+i, head)]
@@ -249,6 +260,11 @@ func (g *attentionGradient) block(head, from, to int) {
 	for j := seen; j < to; j += tileRows {
 		n := min(tileRows, to-j)
 		common := max(from, j+n-1)
+		if n == tileRows && j >= from {
+			g.triangle(head, from, j, width)
+			g.keys(head, common, to, from, j, j+n, width)
+			continue
+		}
 		for c := range n {
 			if start := max(from, j+c); start < common {
 				g.keys(head, start, common, from, j+c, j+c+1, width)
@@ -271,6 +287,15 @@ func (g *attentionGradient) keys(head, i0, i1, from, j0, j1, width int) {
 	t.run()
 	t.a, t.b, t.c = &g.p[(i0-from)*width+j0], &g.dout[g.query(i0, head)], &g.dv[g.key(j0)]
 	t.run()
+}
+
+// triangle continues the chains of dk and dv of the first five keys of the tile
+// at j over the query rows j..j+4, each over those that see it.
+func (g *attentionGradient) triangle(head, from, j, width int) {
+	panels, at := g.hd/panelColumns, (j-from)*width+j
+	bs, ldc := 4*g.sh.Heads*g.hd, 4*g.sh.KVHeads*g.hd
+	upperTriangle(panels, &g.dp[at], 4, 4*width, &g.q[g.query(j, head)], bs, &g.dk[g.key(j)], ldc)
+	upperTriangle(panels, &g.p[at], 4, 4*width, &g.dout[g.query(j, head)], bs, &g.dv[g.key(j)], ldc)
 }
 
 // dot applies the row rule with lane chains fma(x, y, lane).

@@ -34,6 +34,12 @@ func gemm2x2(tiles int, k int, a *float32, lda int, as int, at int, b *float32, 
 // gemm3x2 computes tiles of 3 rows by 2 panels of 16 columns.
 func gemm3x2(tiles int, k int, a *float32, lda int, as int, at int, b *float32, bs int, ps int, c *float32, ldc int, acc int)
 
+// lowerTriangle continues rows 1..5 of C, row r over k = 0..r-1, for panels of 16 columns side by side.
+func lowerTriangle(panels int, a *float32, lda int, as int, b *float32, bs int, c *float32, ldc int)
+
+// upperTriangle continues rows 0..4 of C, row r over k = r..4, for panels of 16 columns side by side.
+func upperTriangle(panels int, a *float32, lda int, as int, b *float32, bs int, c *float32, ldc int)
+
 // copyPanel copies rows of 16 elements, stride bytes apart, to rows side by side.
 func copyPanel(dst *float32, src *float32, rows int, stride int)
 

@@ -163,6 +163,85 @@ func gemm(rows, panels int) {
 	RET()
 }
 
+// triangle emits the ragged part of a tile of causal attention: five steps of k
+// of which row r takes the first r (rows 1..5, upper false) or those from r on
+// (rows 0..4, upper true). C is continued.
+func triangle(name string, upper bool) {
+	TEXT(name, NOSPLIT, "func(panels int, a *float32, lda, as int, b *float32, bs int, c *float32, ldc int)")
+	if upper {
+		Doc(name + " continues rows 0..4 of C, row r over k = r..4, for panels of 16 columns side by side.")
+	} else {
+		Doc(name + " continues rows 1..5 of C, row r over k = 0..r-1, for panels of 16 columns side by side.")
+	}
+	panels := Load(Param("panels"), GP64())
+	a := Load(Param("a"), GP64())
+	lda, as := Load(Param("lda"), GP64()), Load(Param("as"), GP64())
+	b, bs := Load(Param("b"), GP64()), Load(Param("bs"), GP64())
+	c, ldc := Load(Param("c"), GP64()), Load(Param("ldc"), GP64())
+	if !upper {
+		ADDQ(lda, a)
+		ADDQ(ldc, c)
+	}
+	a0, a3, w, p := GP64(), GP64(), GP64(), GP64()
+	Label("panel")
+	var acc [5][2]reg.VecVirtual
+	MOVQ(c, p)
+	for r := range acc {
+		for v := range acc[r] {
+			acc[r][v] = YMM()
+			VMOVUPS(at(p, v), acc[r][v])
+		}
+		if r < 4 {
+			ADDQ(ldc, p)
+		}
+	}
+	MOVQ(a, a0)
+	LEAQ(Mem{Base: a, Index: lda, Scale: 2}, a3)
+	ADDQ(lda, a3)
+	MOVQ(b, w)
+	for k := range 5 {
+		x, y := YMM(), YMM()
+		VMOVUPS(at(w, 0), x)
+		VMOVUPS(at(w, 1), y)
+		for r := range acc {
+			if upper && r > k || !upper && r < k {
+				continue
+			}
+			m := Mem{Base: a0}
+			if r >= 3 {
+				m.Base = a3
+			}
+			if r%3 != 0 {
+				m.Index, m.Scale = lda, uint8(r%3)
+			}
+			t := YMM()
+			VBROADCASTSS(m, t)
+			VFMADD231PS(x, t, acc[r][0])
+			VFMADD231PS(y, t, acc[r][1])
+		}
+		if k < 4 {
+			ADDQ(as, a0)
+			ADDQ(as, a3)
+			ADDQ(bs, w)
+		}
+	}
+	MOVQ(c, p)
+	for r := range acc {
+		for v := range acc[r] {
+			VMOVUPS(acc[r][v], at(p, v))
+		}
+		if r < 4 {
+			ADDQ(ldc, p)
+		}
+	}
+	ADDQ(Imm(64), b)
+	ADDQ(Imm(64), c)
+	DECQ(panels)
+	JNZ(LabelRef("panel"))
+	VZEROUPPER()
+	RET()
+}
+
 // peak emits independent fused multiply-adds at the machine's full rate, the
 // measure that benchmarks compare with: 12 vectors of 8, 4 times per iteration.
 func peak() {

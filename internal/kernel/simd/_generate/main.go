@@ -13,6 +13,8 @@ func main() {
 	gemm(1, 4)
 	gemm(2, 2)
 	gemm(3, 2)
+	triangle("lowerTriangle", false)
+	triangle("upperTriangle", true)
 	copyPanel()
 	copyTile()
 	peak()
