@@ -5,13 +5,15 @@ package token
 
 import (
 	"container/heap"
-	"encoding/json"
 	"fmt"
 	"iter"
 	"slices"
 	"sort"
 	"strconv"
 	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // TrainOptions sets the shape of a vocabulary.
@@ -58,8 +60,8 @@ func Train(texts iter.Seq[string], options TrainOptions) ([]byte, error) {
 func countWords(texts iter.Seq[string], controlTokens []string) (map[string]int, error) {
 	ids := map[string]int32{}
 	for i, spelling := range controlTokens {
-		if _, twice := ids[spelling]; twice || spelling == "" {
-			return nil, fmt.Errorf("control token %q is empty or listed twice", spelling)
+		if _, twice := ids[spelling]; twice || spelling == "" || !utf8.ValidString(spelling) {
+			return nil, fmt.Errorf("control token %q is empty, not UTF-8 or listed twice", spelling)
 		}
 		ids[spelling] = int32(i)
 	}
@@ -238,9 +240,9 @@ func (tr *trainer) replace(old, now trainedPair, word, count int, changed map[tr
 func (tr *trainer) file(controlTokens []string) []byte {
 	var b strings.Builder
 	quote := func(s string) string {
-		raw, err := json.Marshal(s)
+		raw, err := jsontext.AppendQuote(nil, s)
 		if err != nil {
-			panic(err) // a string always has a JSON form
+			panic(err) // tokens and patterns are valid UTF-8
 		}
 		return string(raw)
 	}

@@ -150,3 +150,20 @@ func TestSpansOfSampledIDs(t *testing.T) {
 		}
 	}
 }
+
+func BenchmarkEncodeQwen3(b *testing.B) {
+	tokenizer := qwen3(b)
+	var vectors []struct{ S string }
+	readVectors(b, "qwen3_encode.json", &vectors)
+	text := ""
+	for _, v := range vectors {
+		text += v.S + "\n"
+	}
+	for len(text) < 1<<20 {
+		text += text
+	}
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		tokenizer.Encode(text)
+	}
+}
