@@ -11,6 +11,7 @@ import (
 	"io"
 	"math"
 	"reflect"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -284,6 +285,9 @@ func newArrowPart(source *bufio.Reader) (*arrowPart, error) {
 			return nil, fmt.Errorf("column %s: stands twice in the schema", f.Name)
 		}
 		seen[f.Name] = true
+		if !utf8.ValidString(f.Name) {
+			return nil, fmt.Errorf("column %q: %w", f.Name, errNotUTF8)
+		}
 		c := column{name: f.Name}
 		if i := n.lookup(f.Name); i >= 0 {
 			c.field = &n.fields[i]
@@ -413,7 +417,7 @@ func (p *arrowPart) next(r row) (err error) {
 			err = readExtra(values.(array.StringLike).Value(i), p.head.Kind, r)
 		default:
 			var text []byte
-			if text, err = stdjson.Marshal(values.GetOneForMarshal(i)); err == nil {
+			if text, err = appendUnknown(nil, values, i); err == nil {
 				err = addExtra(r, c.name, text)
 			}
 		}
@@ -439,6 +443,59 @@ func readExtra(text string, kind Kind, r row) error {
 		}
 	}
 	return nil
+}
+
+// appendUnknown writes the i-th value of a column that the schema does not
+// know as JSON.
+func appendUnknown(text []byte, values arrow.Array, i int) ([]byte, error) {
+	if values.IsNull(i) {
+		return append(text, "null"...), nil
+	}
+	switch a := values.(type) {
+	case array.StringLike:
+		return appendText(text, a.Value(i))
+	case *array.Boolean:
+		return strconv.AppendBool(text, a.Value(i)), nil
+	case *array.Float64:
+		return appendNumber(text, a.Value(i), 64)
+	case *array.Float32:
+		return appendNumber(text, float64(a.Value(i)), 32)
+	case *array.Uint64:
+		return strconv.AppendUint(text, a.Value(i), 10), nil
+	case array.ListLike:
+		text = append(text, '[')
+		from, to := a.ValueOffsets(i)
+		for j := from; j < to; j++ {
+			if j > from {
+				text = append(text, ',')
+			}
+			var err error
+			if text, err = appendUnknown(text, a.ListValues(), int(j)); err != nil {
+				return nil, atIndex(int(j-from), err)
+			}
+		}
+		return append(text, ']'), nil
+	case *array.Struct:
+		text = append(text, '{')
+		for j, f := range a.DataType().(*arrow.StructType).Fields() {
+			if j > 0 {
+				text = append(text, ',')
+			}
+			var err error
+			if text, err = appendText(text, f.Name); err != nil {
+				return nil, err
+			}
+			if text, err = appendUnknown(append(text, ':'), a.Field(j), i); err != nil {
+				return nil, at(f.Name, err)
+			}
+		}
+		return append(text, '}'), nil
+	}
+	x, ok := wholeAt(values, i)
+	if !ok {
+		return nil, fmt.Errorf("a column of type %v cannot pass through", values.DataType())
+	}
+	return strconv.AppendInt(text, x, 10), nil
 }
 
 func addExtra(r row, name string, text []byte) error {

@@ -253,11 +253,10 @@ func (b *flatbuffer) metadata(table, id int) {
 	}
 }
 
-// Types of Arrow's format that a stream of ours may hold, known columns and
-// those that pass through: Null, Int, FloatingPoint, Binary, Utf8, Bool,
-// Decimal, Date, Time, Timestamp, List, Struct, LargeBinary, LargeUtf8,
-// LargeList, Utf8View.
-const arrowTypes = 1<<1 | 1<<2 | 1<<3 | 1<<4 | 1<<5 | 1<<6 | 1<<7 | 1<<8 | 1<<9 | 1<<10 | 1<<12 | 1<<13 | 1<<19 | 1<<20 | 1<<21 | 1<<24
+// arrowTypes are the types of Arrow's format, by number, that a stream may
+// hold: Int, FloatingPoint, Utf8, Bool, List, Struct, LargeUtf8, LargeList,
+// Utf8View.
+const arrowTypes = 1<<2 | 1<<3 | 1<<5 | 1<<6 | 1<<12 | 1<<13 | 1<<20 | 1<<21 | 1<<24
 
 const nestingMost = 16
 
