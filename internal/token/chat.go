@@ -109,6 +109,9 @@ func (r *Renderer) Prompt(tools []episode.Tool, submit *episode.Tool, query stri
 func (r *Renderer) Observation(results []string) ([]int32, []Message) {
 	var l layout
 	l.trusted("\n" + MessageStart + "user")
+	if len(results) == 0 { // nothing to answer: an empty message, well-formed
+		l.trusted("\n")
+	}
 	for _, result := range results {
 		l.trusted("\n" + ResponseStart + "\n")
 		l.message(episode.RoleTool)

@@ -74,6 +74,9 @@ func TestPicoTemplate(t *testing.T) {
 	if len(results) != 2 || results[1].Role != episode.RoleTool || string(small.Decode(glue[results[1].Start:results[1].End])) != "5" {
 		t.Errorf("results %+v", results)
 	}
+	if glue, results := r.Observation(nil); len(results) != 0 || string(small.Decode(glue)) != "\n<|im_start|>user\n<|im_end|>\n<|im_start|>assistant\n" {
+		t.Errorf("no results: %q", small.Decode(glue))
+	}
 	if _, _, err := r.Prompt([]episode.Tool{{Name: "f", Parameters: `{"properties": `}}, nil, "q"); err == nil || !strings.Contains(err.Error(), "tool f") {
 		t.Errorf("parameters that are no JSON: %v", err)
 	}

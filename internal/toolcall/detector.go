@@ -390,7 +390,7 @@ func (d *Detector) lastCall(limit string) finding {
 
 // BudgetExhausted returns the failure of an episode that a limit ends after the
 // latest turn: one of the Limit constants, such as LimitContext where the next
-// prompt would not fit.
+// prompt would not fit. There must have been a turn.
 func (d *Detector) BudgetExhausted(limit string) episode.Failure {
 	if limit == LimitTurns || limit == LimitToolCalls {
 		return d.turn.failure(d.lastCall(limit))
