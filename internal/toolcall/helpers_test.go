@@ -3,6 +3,7 @@ package toolcall
 import (
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/odyssey-rl/odyssey/internal/episode"
@@ -34,15 +35,19 @@ const (
 	submitSchema = `{"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"], "additionalProperties": false}`
 )
 
-func testToolset(t testing.TB) *Toolset {
-	t.Helper()
-	set, err := NewToolset([]episode.Tool{
+var toolsetOnce = sync.OnceValues(func() (*Toolset, error) {
+	return NewToolset([]episode.Tool{
 		{Name: "list_country", Parameters: listSchema, Pure: true},
 		{Name: "get_country", Parameters: getSchema, Pure: true},
 		{Name: "note", Parameters: noteSchema, Pure: true},
 		{Name: "roll_dice", Parameters: `{"type": "object"}`, Pure: false},
 		{Name: "submit", Parameters: submitSchema, Pure: true},
 	}, "submit")
+})
+
+func testToolset(t testing.TB) *Toolset {
+	t.Helper()
+	set, err := toolsetOnce()
 	if err != nil {
 		t.Fatal(err)
 	}
