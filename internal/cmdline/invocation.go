@@ -101,6 +101,8 @@ func (inv *Invocation) Warnf(format string, arguments ...any) {
 }
 
 func (inv *Invocation) say(text string) {
+	inv.progress.mutex.Lock()
+	defer inv.progress.mutex.Unlock()
 	inv.progress.clear()
 	fmt.Fprintf(inv.Stderr, "%s: %s\n", inv.command.Name, oneLine(text))
 }
@@ -185,9 +187,18 @@ func (inv *Invocation) openOutput() (io.Writer, error) {
 	if inv.file != nil {
 		return inv.file, nil
 	}
-	file, err := os.Create(inv.shared.output + ".partial")
+	name := inv.shared.output
+	flags := os.O_WRONLY
+	if info, err := os.Stat(name); err != nil || info.Mode().IsRegular() {
+		name += ".partial"
+		flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	} // else a device or a named pipe, which is written as it is
+	file, err := os.OpenFile(name, flags, 0o666)
+	if err != nil {
+		return nil, err
+	}
 	inv.file = file
-	return file, err
+	return file, nil
 }
 
 func (inv *Invocation) toStdout() bool { return inv.shared.output == "" || inv.shared.output == "-" }
@@ -238,30 +249,29 @@ func (inv *Invocation) finish() error {
 	if inv.file == nil {
 		return nil
 	}
-	if err := inv.file.Sync(); err != nil && !isSpecial(inv.file) {
-		return err
+	partial := inv.file.Name() != inv.shared.output
+	if partial {
+		if err := inv.file.Sync(); err != nil {
+			return err
+		}
 	}
 	if err := inv.file.Close(); err != nil {
 		return err
 	}
-	return os.Rename(inv.file.Name(), inv.shared.output)
+	if partial {
+		return os.Rename(inv.file.Name(), inv.shared.output)
+	}
+	return nil
 }
 
-// abandon leaves no output file; an interrupted command leaves FILE.partial.
+// abandon leaves no output file; an interrupted command leaves FILE.partial
+// with what the writer has flushed: whole environments, whole groups.
 func (inv *Invocation) abandon(keep bool) {
-	if keep && inv.writer != nil {
-		inv.writer.Flush()
-	}
 	if inv.file == nil {
 		return
 	}
 	inv.file.Close()
-	if !keep {
+	if !keep && inv.file.Name() != inv.shared.output {
 		os.Remove(inv.file.Name())
 	}
-}
-
-func isSpecial(file *os.File) bool {
-	info, err := file.Stat()
-	return err == nil && !info.Mode().IsRegular()
 }

@@ -109,11 +109,6 @@ func run(c *Command, raw []string) int {
 		if done, code := c.answer(&s); done {
 			return code
 		}
-	} else if s.help { // --help among wrong flags is still a question
-		done, code := c.answer(&shared{help: true})
-		if done {
-			return code
-		}
 	}
 	inv := &Invocation{
 		command: c, shared: &s, set: set, Operands: operands,

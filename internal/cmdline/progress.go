@@ -6,6 +6,7 @@ package cmdline
 import (
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -16,6 +17,7 @@ import (
 const progressInterval = 30 * time.Second
 
 type progress struct {
+	mutex   sync.Mutex // of all that follows and of lines on stderr
 	started bool
 	bar     *progressbar.ProgressBar // nil: log lines
 	total   int                      // records expected, 0: unknown
@@ -27,6 +29,8 @@ type progress struct {
 // ExpectRecords says how many records the output will have, for the progress
 // display.
 func (inv *Invocation) ExpectRecords(total int) {
+	inv.progress.mutex.Lock()
+	defer inv.progress.mutex.Unlock()
 	inv.progress.total = total
 	if inv.progress.bar != nil {
 		inv.progress.bar.ChangeMax(total)
@@ -35,6 +39,8 @@ func (inv *Invocation) ExpectRecords(total int) {
 
 func (inv *Invocation) startProgress() {
 	p := &inv.progress
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
 	if p.started || inv.Quiet || inv.shared.progress == "never" {
 		return
 	}
@@ -59,18 +65,26 @@ func (inv *Invocation) startProgress() {
 
 // tick counts a record written.
 func (inv *Invocation) tick() {
-	p := &inv.progress
+	if line := inv.progress.tick(); line != "" {
+		inv.say(line)
+	}
+}
+
+// tick moves the bar or returns the log line that is due.
+func (p *progress) tick() string {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
 	p.records++
 	if !p.started {
-		return
+		return ""
 	}
 	if p.bar != nil {
 		p.bar.Add(1)
-		return
+		return ""
 	}
 	now := time.Now()
 	if now.Before(p.next) {
-		return
+		return ""
 	}
 	p.next = now.Add(progressInterval)
 	rate := float64(p.records) / now.Sub(p.start).Seconds()
@@ -79,7 +93,7 @@ func (inv *Invocation) tick() {
 		left := time.Duration(float64(p.total-p.records) / rate * float64(time.Second))
 		line += fmt.Sprintf(", %d%%, %s left", 100*p.records/p.total, left.Round(time.Second))
 	}
-	inv.say(line)
+	return line
 }
 
 func (p *progress) clear() {
@@ -89,6 +103,8 @@ func (p *progress) clear() {
 }
 
 func (inv *Invocation) endProgress() {
+	inv.progress.mutex.Lock()
+	defer inv.progress.mutex.Unlock()
 	if inv.progress.bar != nil {
 		inv.progress.bar.Finish()
 		inv.progress.bar = nil
