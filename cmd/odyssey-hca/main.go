@@ -28,6 +28,7 @@ type options struct {
 	settings  hca.Settings // after validation
 
 	redetect bool
+	off      string
 
 	explain   bool
 	json      bool
@@ -92,6 +93,7 @@ odyssey-hca --estimator grpo --stats trajectories.jsonl`,
 		return new(hca.Settings).SetNorm(text)
 	})
 	c.Switch(&o.redetect, "redetect", "run the detector again and demand the failures that were recorded")
+	c.String(&o.off, "off", "", "with --redetect: the kinds that the rollout had switched off").Metavar("KIND,...")
 	c.Switch(&o.explain, "explain", "explain trajectories in words instead of writing the stream").Neutral().NoEnvironment()
 	c.Switch(&o.json, "json", "with --explain: one JSON object per trajectory").Neutral().NoEnvironment()
 	c.Switch(&o.stats, "stats", "count failures instead of writing the stream").Neutral().NoEnvironment()
@@ -119,6 +121,14 @@ odyssey-hca --estimator grpo --stats trajectories.jsonl`,
 		selecting := o.id != "" || o.kind != "" || o.group != "" || o.json || inv.IsSet("first")
 		if selecting && !o.explain {
 			return cmdline.Usagef("--id, --kind, --group, --first and --json belong to --explain")
+		}
+		if o.off != "" && !o.redetect {
+			return cmdline.Usagef("--off belongs to --redetect")
+		}
+		for kind := range strings.SplitSeq(o.off, ",") {
+			if kind != "" && !slices.Contains(toolcall.Kinds(), kind) {
+				return cmdline.Usagef("--off: unknown failure kind %q", kind)
+			}
 		}
 		if o.json && o.stats {
 			return cmdline.Usagef("--json and --stats exclude each other")
@@ -197,7 +207,7 @@ func run(inv *cmdline.Invocation, o *options) error {
 			return finish()
 		}
 		if o.redetect {
-			if err := redetect(tr, tokenizer, toolcall.Settings{}); err != nil {
+			if err := redetect(tr, tokenizer, toolcall.Settings{Off: strings.Split(o.off, ",")}); err != nil {
 				return err
 			}
 		}

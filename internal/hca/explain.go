@@ -453,13 +453,13 @@ func (e *Explanation) writeGRPO(b *bufio.Writer) {
 	if !e.Abnormal {
 		return
 	}
-	before := 0
-	for j := range e.tr.Turns[e.tr.Failures[0].Turn].TokenStart {
-		before += int(e.tr.LossMask[j])
-	}
+	start := e.tr.Turns[e.tr.Failures[0].Turn].TokenStart
+	before := Count(e.tr.LossMask[:start])
 	push := "pushed down"
 	if *g.Advantage == 0 {
 		push = "left alone, as its advantage is 0"
 	}
-	fmt.Fprintf(b, "  the %d sampled tokens of the turns before t* would be %s; here %d of them are trained\n", before, push, Count(e.tr.Credit.CreditMask[:e.tr.Turns[e.tr.Failures[0].Turn].TokenStart]))
+	if before > 0 {
+		fmt.Fprintf(b, "  the %d sampled tokens of the turns before t* would be %s; here %d of them are trained\n", before, push, Count(e.tr.Credit.CreditMask[:start]))
+	}
 }
