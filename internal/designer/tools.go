@@ -95,9 +95,9 @@ func (t *table) filterProperties() []string {
 	return out
 }
 
-// filtered is the expression of the rows that meet the filters in the
+// filtering is the lines that set rows to those that meet the filters in the
 // dictionary where.
-func (t *table) filtered() string {
+func (t *table) filtering() string {
 	column := "column"
 	var renamed []string
 	for _, c := range t.columnsThat(isFilter) {
@@ -108,7 +108,7 @@ func (t *table) filtered() string {
 	if len(renamed) > 0 {
 		column = "{" + strings.Join(renamed, ", ") + "}.get(column, column)"
 	}
-	return fmt.Sprintf("[row for row in table(%s) if all([row[%s] == value for column, value in where.items()])]", quote(t.Path), column)
+	return fmt.Sprintf("    rows = table(%s)\n    for column, value in where.items():\n        rows = [row for row in rows if row[%s] == value]\n", quote(t.Path), column)
 }
 
 func (t *table) listTool() episode.Tool {
@@ -138,8 +138,8 @@ func (t *table) listTool() episode.Tool {
 		Parameters: parameters(properties, ""),
 		Returns:    fmt.Sprintf(`{"type": "array", "items": {"type": "string"}, "maxItems": %d}`, maxListed),
 		Raises:     []string{}, Pure: true, Language: "starlark",
-		Source: fmt.Sprintf("def %s(%s):\n    rows = %s\n%s    return [row[%q] for row in rows[:limit]]\n",
-			name, signature, t.filtered(), sorting, t.Key),
+		Source: fmt.Sprintf("def %s(%s):\n%s%s    return [row[%q] for row in rows[:limit]]\n",
+			name, signature, t.filtering(), sorting, t.Key),
 		Examples: t.listExamples(),
 	}
 }
@@ -202,7 +202,7 @@ func (t *table) countTool() episode.Tool {
 		Name: name, Description: fmt.Sprintf("Count the %s entries that match.", spaced(t.Noun)),
 		Parameters: parameters(t.filterProperties(), ""), Returns: `{"type": "integer"}`,
 		Raises: []string{}, Pure: true, Language: "starlark",
-		Source:   fmt.Sprintf("def %s(**where):\n    return len(%s)\n", name, t.filtered()),
+		Source:   fmt.Sprintf("def %s(**where):\n%s    return len(rows)\n", name, t.filtering()),
 		Examples: examples,
 	}
 }

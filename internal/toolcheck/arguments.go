@@ -200,8 +200,8 @@ func (r *random) below(n int) int {
 var awkward = []string{"", " ", "\"", "\\", "%s", "{}", "None", "0", "-1", "é", "日本", "\n", "'; --", strings.Repeat("x", 300)}
 
 const (
-	randomProbes = 10 // random arguments per tool
-	singleProbes = 8  // values of a text column that are tried alone
+	randomProbes = 8 // random arguments per tool
+	singleProbes = 4 // values of a text column that are tried alone
 )
 
 // probes makes up the calls of the total and literal gates: per tool random

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"math/big"
 	"slices"
 	"strconv"
@@ -28,6 +29,7 @@ type data struct {
 	isText      map[string]bool
 	numbers     map[string]map[string]bool   // column name -> its number literals
 	pathTypes   map[string]map[string]string // file -> column -> type
+	rows        int                          // of the longest table
 	substituted []episode.File
 }
 
@@ -64,6 +66,7 @@ func readData(e *episode.Environment) (*data, error) {
 		}
 		for _, t := range schema.Tables {
 			d.pathTypes[t.Path] = map[string]string{}
+			d.rows = max(d.rows, t.Rows)
 			for _, c := range t.Columns {
 				d.pathTypes[t.Path][c.Name] = c.Type
 				if !slices.Contains(d.columnNames, c.Name) {
@@ -230,8 +233,8 @@ func (d *data) substituteArguments(arguments []member, params []parameter) []mem
 
 // corresponds says whether b can be the substituted form of a: texts of the
 // data and numbers under a column's name must be substituted, other texts may
-// be. Numbers that are no values of a column, such as counts and means, say
-// nothing.
+// be. A number that is no value of a column must be what becomes of a count
+// (the same), of a mean or an extreme, or of a sum.
 func (d *data) corresponds(a, b string) bool {
 	x, errX := decode(a)
 	y, errY := decode(b)
@@ -289,7 +292,7 @@ func (d *data) matches(column string, a, b any) bool {
 			return false
 		}
 		if !d.numbers[column][a.String()] {
-			return true
+			return d.derived(a.String(), other.String())
 		}
 		for _, kind := range d.types[column] {
 			if kind != episode.ColumnInteger && kind != episode.ColumnNumber {
@@ -302,6 +305,20 @@ func (d *data) matches(column string, a, b any) bool {
 		return len(d.types[column]) == 0
 	}
 	return a == b
+}
+
+// derived says whether a number computed from the data can have become b: a
+// count stays; a mean or extreme goes the way of its column's values; a sum of
+// n integers becomes twice itself and n.
+func (d *data) derived(a, b string) bool {
+	x, errX := strconv.ParseFloat(a, 64)
+	y, errY := strconv.ParseFloat(b, 64)
+	if errX != nil || errY != nil {
+		return false
+	}
+	near := func(u, v float64) bool { return math.Abs(u-v) <= 1e-9*max(math.Abs(u), math.Abs(v)) }
+	n := y - 2*x
+	return near(x, y) || near(4*x, y) || near(2*x+1, y) || n == math.Trunc(n) && n > 0 && n <= float64(d.rows)
 }
 
 func sameNumber(a, b string) bool {

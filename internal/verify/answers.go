@@ -17,15 +17,15 @@ import (
 	"github.com/odyssey-rl/odyssey/internal/episode"
 )
 
-// column holds the texts of one column of a table, "" where a row has none.
+// column holds one column of a table.
 type column struct {
-	name  string
-	texts []string
+	name   string
+	values []answer // of each row, "" where it has none
 }
 
 // readCells reads the columns of the tables, in an order that depends on
 // nothing but their content.
-func readCells(e *episode.Environment) ([]column, error) {
+func readCells(e *episode.Environment) []column {
 	var out []column
 	for _, f := range e.Files {
 		if !strings.HasSuffix(f.Path, ".json") {
@@ -49,14 +49,14 @@ func readCells(e *episode.Environment) ([]column, error) {
 		}
 		slices.Sort(sorted)
 		for _, name := range sorted {
-			c := column{name: name, texts: make([]string, len(rows))}
+			c := column{name: name, values: make([]answer, len(rows))}
 			for i, r := range rows {
-				c.texts[i] = textOf(r[name])
+				c.values[i] = readAnswer(textOf(r[name]))
 			}
 			out = append(out, c)
 		}
 	}
-	return out, nil
+	return out
 }
 
 func textOf(v any) string {
@@ -142,7 +142,7 @@ func (t *trial) nearMisses(text string) []string {
 	if len(letters) > 1 {
 		out = append(out, string(letters[1:]), string(letters[:len(letters)-1]))
 	}
-	if x, ok := number(text); ok {
+	if x, _, ok := number(text); ok {
 		for _, y := range []float64{x + 1, x - 1, -x, x * 10, x / 10, x * 1000, x / 1000, x * 1.01, x + 0.5} {
 			out = append(out, strconv.FormatFloat(y, 'f', -1, 64))
 		}
@@ -151,26 +151,30 @@ func (t *trial) nearMisses(text string) []string {
 		}
 		out = append(out, text+" m", text+"%")
 	}
+	given := readAnswer(text)
 	rows, columns := 0, 0
 	for _, c := range t.cells {
-		at := slices.IndexFunc(c.texts, func(s string) bool { return s != "" && sameText(s, text) })
+		at := slices.IndexFunc(c.values, given.same)
 		if at < 0 {
 			continue
 		}
-		for k := 1; k < len(c.texts) && rows < nearRows; k++ { // the row after it, the row before it, and so on
+		for k := 1; k < len(c.values) && rows < nearRows; k++ { // the row after it, the row before it, and so on
 			i := at + (k+1)/2
 			if k%2 == 0 {
 				i = at - k/2
 			}
-			i = (i + len(c.texts)) % len(c.texts)
-			if s := c.texts[i]; s != "" && !sameText(s, text) {
-				out = append(out, s)
+			v := c.values[(i+len(c.values))%len(c.values)]
+			if v.text != "" && !given.same(v) {
+				out = append(out, v.text)
 				rows++
 			}
 		}
 		for _, other := range t.cells {
-			if len(other.texts) == len(c.texts) && other.texts[at] != "" && !sameText(other.texts[at], text) && columns < nearColumns {
-				out = append(out, other.texts[at])
+			if len(other.values) != len(c.values) || columns >= nearColumns {
+				continue
+			}
+			if v := other.values[at]; v.text != "" && !given.same(v) {
+				out = append(out, v.text)
 				columns++
 			}
 		}
@@ -202,36 +206,56 @@ func (t *trial) sameAnswer(other map[string]any) bool {
 	return true
 }
 
-// sameText compares two answers: numbers by value, within a hundred-thousandth
-// where either has a fraction; other texts without case, blanks and the quotes
-// around them.
-func sameText(a, b string) bool {
-	x, okX := number(a)
-	y, okY := number(b)
-	if okX && okY {
-		if integer.MatchString(strings.TrimSpace(a)) && integer.MatchString(strings.TrimSpace(b)) {
-			return x == y
-		}
-		return math.Abs(x-y) <= 1e-5*max(math.Abs(x), math.Abs(y))
-	}
-	return normal(a) == normal(b)
+// answer is a text with the two readings by which answers are compared.
+type answer struct {
+	text     string
+	normal   string // no case, single blanks
+	number   float64
+	isNumber bool
+	whole    bool // digits and a sign only
 }
+
+func readAnswer(text string) answer {
+	a := answer{text: text, normal: normal(text)}
+	a.number, a.whole, a.isNumber = number(a.normal)
+	return a
+}
+
+// same compares two answers: numbers by value, within a hundred-thousandth
+// where either has a fraction; other texts by their normal form.
+func (a answer) same(b answer) bool {
+	if a.isNumber && b.isNumber {
+		if a.whole && b.whole {
+			return a.number == b.number
+		}
+		return math.Abs(a.number-b.number) <= 1e-5*max(math.Abs(a.number), math.Abs(b.number))
+	}
+	return a.normal == b.normal
+}
+
+func sameText(a, b string) bool { return readAnswer(a).same(readAnswer(b)) }
 
 // normal is the form in which texts are compared.
 func normal(s string) string { return strings.Join(strings.Fields(strings.ToLower(s)), " ") }
 
-var (
-	decimal = regexp.MustCompile(`^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,2})?$`)
-	integer = regexp.MustCompile(`^[-+]?[0-9]+$`)
-)
-
-func number(s string) (float64, bool) {
-	s = strings.TrimSpace(s)
-	if len(s) > 40 || !decimal.MatchString(s) {
-		return 0, false
+// number reads a decimal number, whole if it is but digits and a sign.
+func number(s string) (x float64, whole, ok bool) {
+	if s == "" || len(s) > 40 {
+		return 0, false, false
+	}
+	whole = true
+	for i, c := range []byte(s) {
+		switch {
+		case c >= '0' && c <= '9':
+		case (c == '-' || c == '+') && i == 0:
+		case c == '.' || c == 'e' || c == '-' || c == '+':
+			whole = false
+		default:
+			return 0, false, false
+		}
 	}
 	x, err := strconv.ParseFloat(s, 64)
-	return x, err == nil
+	return x, whole, err == nil
 }
 
 // sameJSON compares two JSON texts by value, numbers by their text.
@@ -250,12 +274,13 @@ func decodeJSON(text string) (any, error) {
 }
 
 // holds says whether a reply holds an answer, as one of its values.
-func holds(reply, answer string) bool {
+func holds(reply, answerText string) bool {
 	v, err := decodeJSON(reply)
 	if err != nil {
 		return false
 	}
 	var search func(any) bool
+	wanted := readAnswer(answerText)
 	search = func(v any) bool {
 		switch v := v.(type) {
 		case map[string]any:
@@ -269,7 +294,7 @@ func holds(reply, answer string) bool {
 			return slices.ContainsFunc(v, search)
 		}
 		text := textOf(v)
-		return text != "" && sameText(text, answer)
+		return text != "" && wanted.same(readAnswer(text))
 	}
 	return search(v)
 }
@@ -296,13 +321,13 @@ func (t *trial) guesses() []string {
 		}
 		count := map[string]int{}
 		most := 0
-		for _, s := range c.texts {
-			if s != "" {
-				count[normal(s)]++
-				most = max(most, count[normal(s)])
+		for _, v := range c.values {
+			if v.text != "" {
+				count[v.normal]++
+				most = max(most, count[v.normal])
 			}
 		}
-		if most < 2 || most*20 <= len(c.texts) {
+		if most < 2 || most*20 <= len(c.values) {
 			continue
 		}
 		var modes []string

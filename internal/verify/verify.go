@@ -50,7 +50,7 @@ func Check(ctx context.Context, pool *sandbox.Pool, e *episode.Environment) (too
 	}
 	c := &checker{ctx: ctx, environment: e, calls: checked.Calls, answers: map[string]int{}}
 	if checked.Fault == nil {
-		c.session = checked.Session
+		c.session, c.tools = checked.Session, checked.Parameters
 		if err := c.open(pool); err != nil {
 			return 0, fmt.Errorf("environment %s: %w", e.EnvironmentID, err)
 		}
@@ -109,17 +109,13 @@ func (c *checker) open(pool *sandbox.Pool) error {
 	if c.emptied, err = pool.Open(c.ctx, sandbox.Program{Files: emptied}); err != nil {
 		return err
 	}
-	c.tools = map[string]*toolcall.Schema{}
 	for _, t := range c.environment.Tools {
-		if c.tools[t.Name], err = toolcall.CompileSchema(t.Parameters); err != nil {
-			return err
-		}
 		if t.Name == c.environment.SubmitTool {
 			c.submit = t.Parameters
 		}
 	}
-	c.cells, err = readCells(c.environment)
-	return err
+	c.cells = readCells(c.environment)
+	return nil
 }
 
 // begin drops the verdicts of an earlier check and keeps those of the design.
@@ -167,11 +163,10 @@ func reject(format string, arguments ...any) error {
 // trial is a task on its way through the gates.
 type trial struct {
 	*checker
-	task     *episode.Task
-	solved   sandbox.Result
-	answer   map[string]any // the submission, decoded
-	text     string         // the submission's only text, or its JSON
-	judgment []bool         // of the wrong answers and guesses, as askVerifier got them
+	task   *episode.Task
+	solved sandbox.Result
+	answer map[string]any // the submission, decoded
+	text   string         // the submission's only text, or its JSON
 }
 
 func (c *checker) check(task *episode.Task) error {
@@ -274,11 +269,7 @@ func (t *trial) answerSchema() (string, error) {
 	if !sameJSON(t.task.SubmitSchema, t.submit) {
 		return "", reject("the task's schema is not that of the submit tool")
 	}
-	schema, err := toolcall.CompileSchema(t.task.SubmitSchema)
-	if err != nil {
-		return "", reject("%v", err)
-	}
-	if v := schema.Validate(t.task.Solution.Answer); len(v) > 0 {
+	if v := t.submission().Validate(t.task.Solution.Answer); len(v) > 0 {
 		return "", reject("%s: %s", clip(t.task.Solution.Answer), v[0].Detail)
 	}
 	if err := json.Unmarshal([]byte(t.task.Solution.Answer), &t.answer); err != nil || t.answer == nil {
@@ -294,6 +285,10 @@ func (t *trial) answerSchema() (string, error) {
 	}
 	return "", nil
 }
+
+// submission is the schema of a submission: the task's, which is that of the
+// submit tool.
+func (t *trial) submission() *toolcall.Schema { return t.tools[t.environment.SubmitTool] }
 
 // verify asks the verifier, on the data of a session, about a submission.
 func (t *trial) verify(session *sandbox.Session, submission string) (sandbox.Result, error) {
@@ -361,14 +356,10 @@ func (t *trial) judge(submissions []string) ([]bool, error) {
 }
 
 func (t *trial) verifierRejects() (string, error) {
-	schema, err := toolcall.CompileSchema(t.task.SubmitSchema)
-	if err != nil {
-		return "", err
-	}
 	var ask []string
 	wrong := t.wrongAnswers()
 	for _, w := range wrong {
-		if len(schema.Validate(w)) == 0 { // others never reach the verifier
+		if len(t.submission().Validate(w)) == 0 { // others never reach the verifier
 			ask = append(ask, w)
 		}
 	}
@@ -443,13 +434,9 @@ func (t *trial) needsTools() (string, error) {
 	if n := t.answers[normal(t.text)]; n+1 > max(1, len(t.environment.Tasks)/20) {
 		return "", reject("it is the answer of %d tasks before it in this environment", n)
 	}
-	schema, err := toolcall.CompileSchema(t.task.SubmitSchema)
-	if err != nil {
-		return "", err
-	}
 	var ask []string
 	for _, g := range t.guesses() {
-		if len(schema.Validate(g)) == 0 {
+		if len(t.submission().Validate(g)) == 0 {
 			ask = append(ask, g)
 		}
 	}
