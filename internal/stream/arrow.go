@@ -19,6 +19,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 	"github.com/apache/arrow/go/v17/arrow/memory"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 const (
@@ -418,6 +419,11 @@ func (p *arrowPart) next(r row) (err error) {
 		default:
 			var text []byte
 			if text, err = appendUnknown(nil, values, i); err == nil {
+				if !jsontext.Value(text).IsValid() { // two fields of one name
+					err = errTwice
+				}
+			}
+			if err == nil {
 				err = addExtra(r, c.name, text)
 			}
 		}
@@ -664,6 +670,9 @@ func validate(values arrow.Array) error {
 	case *array.LargeString:
 		return offsets(func(j int) (int64, int64) { return a.ValueOffset(j), a.ValueOffset(j + 1) }, bits(2)/8)
 	case *array.Struct:
+		if a.NumField() == 0 && a.Len() > 0 { // any length would be as short
+			return errors.New("a struct without fields")
+		}
 		for i := range a.NumField() {
 			if a.Field(i).Len() < a.Len() {
 				return errors.New("a child shorter than its struct")

@@ -3,17 +3,14 @@
 package stream
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Kind says what the rows of a stream are.
@@ -95,7 +92,7 @@ type wireHeader struct {
 	RewardMax         float64      `json:"reward_max,omitzero"`
 	Provenance        []Provenance `json:"provenance,omitempty"`
 
-	Extra map[string]json.RawMessage `json:",unknown"`
+	Extra map[string]json.RawMessage `json:",embed"`
 }
 
 // Digest identifies the header's content, the same in both encodings: the
@@ -127,11 +124,8 @@ func (h Header) marshal() ([]byte, error) {
 // this format and major version.
 func parseHeader(text []byte) (Header, error) {
 	var wire wireHeader
-	if !jsontext.Value(text).IsValid() || !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) {
-		return Header{}, errors.New("not an odyssey stream: the first record is no JSON object")
-	}
 	if err := jsonv2.Unmarshal(text, &wire); err != nil {
-		return Header{}, fmt.Errorf("header: %s", strings.TrimPrefix(err.Error(), "json: "))
+		return Header{}, fmt.Errorf("header: %s", strings.TrimPrefix(strings.TrimPrefix(err.Error(), "json: "), "jsontext: "))
 	}
 	if wire.Format != FormatName {
 		return Header{}, fmt.Errorf("not an odyssey stream: the first record has no \"format\": %q", FormatName)

@@ -457,3 +457,27 @@ func TestArrowClaimsAreChecked(t *testing.T) {
 		decode(forged) // must return; the fuzz test looks further
 	}
 }
+
+// Unknown fields of the header stand at its top level and pass through.
+func TestUnknownHeaderFieldsPassThrough(t *testing.T) {
+	head := `{"format":"odyssey-stream","kind":"metric","version":"1.0","steps":3,"note":{"b":1,"a":[2]}}`
+	for _, format := range formats {
+		header, _, err := decode([]byte(head + "\n" + `{"end":0}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, _, err := decode(encode(t, header, format, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := again.marshal()
+		if err != nil || string(text) != head {
+			t.Errorf("%s: %s, %v, want %s", format, text, err, head)
+		}
+	}
+	text, err := Header{Kind: KindMetric}.marshal()
+	if want := `{"format":"odyssey-stream","kind":"metric","version":"1.0"}`; err != nil || string(text) != want {
+		t.Errorf("%s, %v, want %s", text, err, want)
+	}
+	wantError(t, `{"format":"odyssey-stream","kind":"metric","version":"1.0","steps":1,"steps":2}`+"\n", `header: duplicate object member name "steps"`)
+}
