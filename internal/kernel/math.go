@@ -16,8 +16,8 @@ import "math"
 // not on a tie between two float32 of any exponent, one conversion is right;
 // else the sum is first rounded to odd.
 func FMA32(a, b, c float32) float32 {
-	product := float64(a) * float64(b)
-	sum := float64(product) + float64(c)
+	product := float64(float64(a) * float64(b))
+	sum := product + float64(c)
 	if math.Float64bits(sum)&0x0fffffff != 0 {
 		return float32(sum)
 	}
