@@ -29,14 +29,14 @@ func command() *cmdline.Command {
 		Examples: "odyssey-seed --builtin | odyssey-tools | odyssey-tasks --per 12 --levels 1,2,3 > tasks.jsonl",
 	}
 	o := tasks.Options{Levels: []int{1, 2, 3}}
-	var unprotected bool
+	var protection string
 	c.Int(&o.Per, "per", 12, 1, "tasks per environment, at most")
 	c.Int(&o.Rounds, "rounds", 3, 1, "designs tried for a task before it is given up")
 	c.Func("levels", "LEVEL,...", "1,2,3", "levels of the tasks", func(text string) (err error) {
 		o.Levels, err = parseLevels(text)
 		return err
 	})
-	c.Switch(&unprotected, "unprotected", "run generated code without a system-call filter where the system has none").Neutral()
+	c.Choice(&protection, "sandbox", "filtered", []string{"filtered", "none"}, "none: run generated code even where no system-call filter exists").Neutral()
 	c.Run = func(ctx context.Context, inv *cmdline.Invocation) error {
 		o.Seed = inv.Seed
 		in, err := inv.Reader(stream.KindEnvironment)
@@ -48,7 +48,7 @@ func command() *cmdline.Command {
 		if err != nil {
 			return err
 		}
-		pool := sandbox.NewPool(sandbox.Options{Workers: inv.Threads, Unprotected: unprotected})
+		pool := sandbox.NewPool(sandbox.Options{Workers: inv.Threads, Unprotected: protection == "none"})
 		defer pool.Close()
 		environments, count, failed := 0, 0, 0
 		err = cmdline.EachEnvironment(ctx, inv, in,

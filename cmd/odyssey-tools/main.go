@@ -24,8 +24,8 @@ func command() *cmdline.Command {
 		Shared:   cmdline.Output | cmdline.Threads | cmdline.Shard | cmdline.KeepGoing,
 		Examples: "odyssey-seed --builtin | odyssey-tools > tools.jsonl",
 	}
-	var unprotected bool
-	c.Switch(&unprotected, "unprotected", "run generated code without a system-call filter where the system has none").Neutral()
+	var protection string
+	c.Choice(&protection, "sandbox", "filtered", []string{"filtered", "none"}, "none: run generated code even where no system-call filter exists").Neutral()
 	c.Run = func(ctx context.Context, inv *cmdline.Invocation) error {
 		in, err := inv.Reader(stream.KindEnvironment)
 		if err != nil {
@@ -36,7 +36,7 @@ func command() *cmdline.Command {
 		if err != nil {
 			return err
 		}
-		pool := sandbox.NewPool(sandbox.Options{Workers: inv.Threads, Unprotected: unprotected})
+		pool := sandbox.NewPool(sandbox.Options{Workers: inv.Threads, Unprotected: protection == "none"})
 		defer pool.Close()
 		environments, count := 0, 0
 		err = cmdline.EachEnvironment(ctx, inv, in,

@@ -29,13 +29,13 @@ func command() *cmdline.Command {
 			"odyssey-verify --strict tasks.jsonl > envs.jsonl\n" +
 			"odyssey-verify --audit envs.jsonl",
 	}
-	var strict, keepRejected, audit, unprotected bool
-	var summaryFile string
+	var strict, keepRejected, audit bool
+	var summaryFile, protection string
 	c.Switch(&strict, "strict", "exit with 1 if a task was rejected").Neutral()
 	c.Switch(&keepRejected, "keep-rejected", "keep rejected tasks, with their verdicts, in the output")
 	c.Switch(&audit, "audit", "print what each stage spent on the stream, as it stands, instead of checking it").Neutral()
 	c.String(&summaryFile, "summary", "", "write the counts as JSON to FILE").Metavar("FILE").Neutral().NoEnvironment()
-	c.Switch(&unprotected, "unprotected", "run generated code without a system-call filter where the system has none").Neutral()
+	c.Choice(&protection, "sandbox", "filtered", []string{"filtered", "none"}, "none: run generated code even where no system-call filter exists").Neutral()
 	c.Validate = func(*cmdline.Invocation) error {
 		if audit && (strict || keepRejected || summaryFile != "") {
 			return errors.New("--audit checks nothing: it goes with none of --strict, --keep-rejected and --summary")
@@ -55,7 +55,7 @@ func command() *cmdline.Command {
 		if err != nil {
 			return err
 		}
-		pool := sandbox.NewPool(sandbox.Options{Workers: inv.Threads, Unprotected: unprotected})
+		pool := sandbox.NewPool(sandbox.Options{Workers: inv.Threads, Unprotected: protection == "none"})
 		defer pool.Close()
 		var summary verify.Summary
 		err = cmdline.EachEnvironment(ctx, inv, in,
