@@ -229,8 +229,12 @@ func (o *options) runTrain(ctx context.Context, inv *cmdline.Invocation) error {
 			policy.Setting{Name: "estimator", Value: header.Estimator},
 			policy.Setting{Name: "normalization", Value: header.Normalization})
 	}
-	out, err := inv.Writer(metricHeader(header))
-	if err != nil {
+	// Opened by the first row: a refused run writes nothing.
+	var out *stream.Writer
+	open := func() (err error) {
+		if out == nil {
+			out, err = inv.Writer(metricHeader(header))
+		}
 		return err
 	}
 	options := o.train
@@ -239,13 +243,20 @@ func (o *options) runTrain(ctx context.Context, inv *cmdline.Invocation) error {
 	if options.Steps > 0 {
 		inv.ExpectRecords(options.Steps)
 	}
-	options.Emit = func(m episode.Metric) error { return out.WriteMetric(&m) }
+	options.Emit = func(m episode.Metric) error {
+		if err := open(); err != nil {
+			return err
+		}
+		return out.WriteMetric(&m)
+	}
 	if o.timings {
 		start := time.Now()
 		options.Seconds = func() float64 { return time.Since(start).Seconds() }
 	}
-	backend := newBackend(inv.Threads)
-	return train.Run(ctx, p, backend, options, settings, in.Trajectory)
+	if err := train.Run(ctx, p, newBackend(inv.Threads), options, settings, in.Trajectory); err != nil {
+		return err
+	}
+	return open() // a stream without steps is a whole one too
 }
 
 // metricHeader heads the metrics of a stream.
