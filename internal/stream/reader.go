@@ -175,17 +175,17 @@ func (r *Reader) next(into row, kinds ...Kind) error {
 	for {
 		if r.part != nil {
 			err := r.part.next(into)
-			switch {
-			case err == io.EOF:
+			if err == io.EOF {
 				r.part = nil
 				continue
-			case errors.Is(err, ErrCut):
+			}
+			if err = r.cause(err); errors.Is(err, ErrCut) {
 				r.record = 0 // no record is to blame
-				return r.fail(r.cause(err))
+				return r.fail(err)
 			}
 			r.record++
 			if err != nil {
-				return r.fail(r.cause(err))
+				return r.fail(err)
 			}
 			return nil
 		}
@@ -204,7 +204,7 @@ func (r *Reader) next(into row, kinds ...Kind) error {
 
 // cause prefers the error of the file beneath to what a decoder made of it.
 func (r *Reader) cause(err error) error {
-	if r.fault != nil && r.fault.err != nil {
+	if err != nil && r.fault.err != nil {
 		return r.fault.err
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, ErrCut) {
