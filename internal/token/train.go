@@ -24,7 +24,8 @@ type TrainOptions struct {
 	// ids, in this order.
 	ControlTokens []string
 	// WordCap bounds the count of one word, so that what a template repeats in
-	// every text does not eat the merges; 0 means 200.
+	// every text does not eat the merges; 0 means one in twenty texts, at least
+	// 200: rare names must not outnumber the words that every episode needs.
 	WordCap int
 }
 
@@ -44,29 +45,29 @@ func Train(texts iter.Seq[string], options TrainOptions) ([]byte, error) {
 		return nil, fmt.Errorf("vocabulary of %d tokens cannot hold 256 bytes and %d control tokens",
 			options.VocabSize, len(options.ControlTokens))
 	}
-	wordCap := options.WordCap
-	if wordCap == 0 {
-		wordCap = 200
-	}
-	counts, err := countWords(texts, options.ControlTokens)
+	counts, number, err := countWords(texts, options.ControlTokens)
 	if err != nil {
 		return nil, err
+	}
+	wordCap := options.WordCap
+	if wordCap == 0 {
+		wordCap = max(200, number/20)
 	}
 	tr := newTrainer(counts, wordCap)
 	tr.learn(merges)
 	return tr.file(options.ControlTokens), nil
 }
 
-func countWords(texts iter.Seq[string], controlTokens []string) (map[string]int, error) {
+func countWords(texts iter.Seq[string], controlTokens []string) (counts map[string]int, number int, err error) {
 	ids := map[string]int32{}
 	for i, spelling := range controlTokens {
 		if _, twice := ids[spelling]; twice || spelling == "" || !utf8.ValidString(spelling) {
-			return nil, fmt.Errorf("control token %q is empty, not UTF-8 or listed twice", spelling)
+			return nil, 0, fmt.Errorf("control token %q is empty, not UTF-8 or listed twice", spelling)
 		}
 		ids[spelling] = int32(i)
 	}
 	control := newControlMatcher(ids)
-	counts := map[string]int{}
+	counts = map[string]int{}
 	count := func(s string) {
 		for i := 0; i < len(s); {
 			end := nextPlainWord(s, i)
@@ -75,6 +76,7 @@ func countWords(texts iter.Seq[string], controlTokens []string) (map[string]int,
 		}
 	}
 	for text := range texts {
+		number++
 		for {
 			start, end, id := control.find(text)
 			if id < 0 {
@@ -85,7 +87,7 @@ func countWords(texts iter.Seq[string], controlTokens []string) (map[string]int,
 		}
 		count(text)
 	}
-	return counts, nil
+	return counts, number, nil
 }
 
 type trainedPair struct{ a, b int32 }
