@@ -25,6 +25,7 @@ var commandFolder = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	builtFolder = folder
 	build := exec.Command("go", "build", "-o", folder+"/", "./cmd/...")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build does
 	if output, err := build.CombinedOutput(); err != nil {
@@ -42,10 +43,12 @@ func commands(t *testing.T) string {
 	return folder
 }
 
+var builtFolder string // what TestMain removes
+
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if folder, err := commandFolder(); err == nil {
-		os.RemoveAll(folder)
+	if builtFolder != "" {
+		os.RemoveAll(builtFolder)
 	}
 	os.Exit(code)
 }
