@@ -487,6 +487,8 @@ func Count(mask []uint8) (n int) {
 	return n
 }
 
+var sides = []string{episode.FaultAgent, episode.FaultEnvironment, episode.FaultVerifier, episode.FaultInfrastructure}
+
 // checkFailures refuses failures that point outside the trajectory, and a
 // charged failure that is not the first: t* is the first turn with one.
 func checkFailures(tr *episode.Trajectory) error {
@@ -499,7 +501,13 @@ func checkFailures(tr *episode.Trajectory) error {
 			return fmt.Errorf("trajectory %s: loss_mask holds %d; only 0 and 1 are allowed", tr.TrajectoryID, v)
 		}
 	}
+	if tr.FinishReason == episode.FinishAbnormal && len(tr.Failures) == 0 {
+		return fmt.Errorf("trajectory %s: finish_reason abnormal without a failure", tr.TrajectoryID)
+	}
 	for i, f := range tr.Failures {
+		if !slices.Contains(sides, f.Fault) {
+			return fmt.Errorf("trajectory %s: failure %d (%s) is the fault of %q, which is none of %s", tr.TrajectoryID, i, f.Kind, f.Fault, strings.Join(sides, ", "))
+		}
 		if f.Turn < 0 || f.Turn >= len(tr.Turns) {
 			return fmt.Errorf("trajectory %s: failure %d (%s) names turn %d of %d", tr.TrajectoryID, i, f.Kind, f.Turn, len(tr.Turns))
 		}

@@ -489,7 +489,9 @@ func TestBadRowsAreRefused(t *testing.T) {
 		"short loss_mask":    func(tr *episode.Trajectory) { tr.LossMask = tr.LossMask[1:] },
 		"reward of NaN":      func(tr *episode.Trajectory) { tr.Reward = math.NaN() },
 		"reward over range":  func(tr *episode.Trajectory) { tr.Reward = 1.5 },
-		"an earlier failure": func(tr *episode.Trajectory) { tr.Failures = append(tr.Failures, episode.Failure{Turn: 1}) },
+		"an earlier failure": func(tr *episode.Trajectory) { tr.Failures = append(tr.Failures, episode.Failure{Turn: 1, Fault: episode.FaultAgent}) },
+		"nobody's fault":     func(tr *episode.Trajectory) { tr.Failures[0].Fault = "" },
+		"no failure":         func(tr *episode.Trajectory) { tr.Failures = nil },
 	} {
 		group := makeGroup("g", []outcome{{reward: 1}, {abnormal: true}})
 		spoil(group[1])

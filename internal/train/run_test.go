@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -325,6 +326,23 @@ func TestOtherSettingsOnTheSameDirectoryAreRefused(t *testing.T) {
 	}
 	if latest(t, p) != 1 {
 		t.Error("the refused run trained")
+	}
+}
+
+func TestALogprobThatIsNoneIsRefused(t *testing.T) {
+	p := tinyPolicy(t)
+	o := policyOptions()
+	source := &rollout{policy: p, options: o, end: 1}
+	o.Emit = func(episode.Metric) error { return nil }
+	next := func() (*episode.Trajectory, error) {
+		tr, err := source.next()
+		if err == nil && tr.Sample == 1 {
+			tr.RolloutLogprobs[4] = float32(math.NaN())
+		}
+		return tr, err
+	}
+	if err := Run(context.Background(), p, ref.New(), o, nil, next); err == nil || !strings.Contains(err.Error(), "log-probability NaN at token 4") {
+		t.Errorf("NaN gave %v", err)
 	}
 }
 

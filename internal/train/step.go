@@ -35,7 +35,6 @@ type Options struct {
 
 	CommitEvery int                          // steps from one version to the next; 0 counts as 1
 	Seconds     func() float64               // a clock for tokens_per_s and seconds; nil leaves them out
-	Log         func(text string)            // told what happens, for people; may be nil
 	Emit        func(m episode.Metric) error // receives each metric row
 }
 
@@ -149,6 +148,11 @@ func (l *learner) policyExamples(rows []*episode.Trajectory, temperature float32
 	for i, tr := range rows {
 		if len(tr.RolloutLogprobs) != len(tr.TokenIDs) || len(tr.LossMask) != len(tr.TokenIDs) {
 			return nil, fmt.Errorf("trajectory %s: %d tokens, %d of loss_mask, %d of rollout_logprobs", tr.TrajectoryID, len(tr.TokenIDs), len(tr.LossMask), len(tr.RolloutLogprobs))
+		}
+		for j, logprob := range tr.RolloutLogprobs {
+			if tr.LossMask[j] == 1 && !(logprob <= 0 && logprob >= -math.MaxFloat32) { // also refuses NaN
+				return nil, fmt.Errorf("trajectory %s: log-probability %v at token %d", tr.TrajectoryID, logprob, j)
+			}
 		}
 		var err error
 		if examples[i], err = policyExample(tr); err != nil {
