@@ -483,15 +483,17 @@ func TestGroupsAreCutAndChecked(t *testing.T) {
 
 func TestBadRowsAreRefused(t *testing.T) {
 	for name, spoil := range map[string]func(*episode.Trajectory){
-		"span past the end":  func(tr *episode.Trajectory) { tr.Failures[0].CallTokenEnd = testTokens + 1 },
-		"turn out of range":  func(tr *episode.Trajectory) { tr.Failures[0].Turn = 4 },
-		"loss_mask of 2":     func(tr *episode.Trajectory) { tr.LossMask[3] = 2 },
-		"short loss_mask":    func(tr *episode.Trajectory) { tr.LossMask = tr.LossMask[1:] },
-		"reward of NaN":      func(tr *episode.Trajectory) { tr.Reward = math.NaN() },
-		"reward over range":  func(tr *episode.Trajectory) { tr.Reward = 1.5 },
-		"an earlier failure": func(tr *episode.Trajectory) { tr.Failures = append(tr.Failures, episode.Failure{Turn: 1, Fault: episode.FaultAgent}) },
-		"nobody's fault":     func(tr *episode.Trajectory) { tr.Failures[0].Fault = "" },
-		"no failure":         func(tr *episode.Trajectory) { tr.Failures = nil },
+		"span past the end": func(tr *episode.Trajectory) { tr.Failures[0].CallTokenEnd = testTokens + 1 },
+		"turn out of range": func(tr *episode.Trajectory) { tr.Failures[0].Turn = 4 },
+		"loss_mask of 2":    func(tr *episode.Trajectory) { tr.LossMask[3] = 2 },
+		"short loss_mask":   func(tr *episode.Trajectory) { tr.LossMask = tr.LossMask[1:] },
+		"reward of NaN":     func(tr *episode.Trajectory) { tr.Reward = math.NaN() },
+		"reward over range": func(tr *episode.Trajectory) { tr.Reward = 1.5 },
+		"an earlier failure": func(tr *episode.Trajectory) {
+			tr.Failures = append(tr.Failures, episode.Failure{Turn: 1, Fault: episode.FaultAgent})
+		},
+		"nobody's fault": func(tr *episode.Trajectory) { tr.Failures[0].Fault = "" },
+		"no failure":     func(tr *episode.Trajectory) { tr.Failures = nil },
 	} {
 		group := makeGroup("g", []outcome{{reward: 1}, {abnormal: true}})
 		spoil(group[1])
