@@ -165,9 +165,9 @@ func (b *avx2) block(worker int, c, a []float32, transA bool, m int, w *kernel.P
 				t.acc = 1
 			}
 			if transA {
-				s.a = grow(s.a, (rows+tileRows-1)/tileRows*tileRows*kc+2)
+				s.a = grow(s.a, (rows+tileRows-1)/tileRows*tileSize(kc))
 				packTiles(s.a, a[k0*m+first:], m, rows, kc)
-				t.a, t.lda, t.as, t.at = &s.a[0], 4, 4*tileRows, 4*tileRows*kc
+				t.a, t.lda, t.as, t.at = &s.a[0], 4, 4*tileRows, 4*tileSize(kc)
 			} else {
 				t.a, t.lda, t.as, t.at = &a[first*k+k0], 4*k, 4, 4*tileRows*k
 			}
@@ -201,21 +201,23 @@ func (b *avx2) partial(s *scratch, t tiles, c []float32, n int, w *float32) {
 	}
 }
 
-// packTiles copies columns of a (kc rows of stride m) into tiles [kc][6]; dst
-// has two elements to spare.
+// packTiles copies columns of a (kc rows of stride m) into tiles [kc][6] that
+// stand tileSize(kc) apart.
 func packTiles(dst, a []float32, m, rows, kc int) {
-	for t := 0; t < rows; t += tileRows {
-		tile := dst[t*kc : (t+tileRows)*kc]
-		if len(a) >= (kc-1)*m+t+vector {
-			copyTile(&tile[0], &a[t], kc, 4*m)
-			continue
-		}
-		n := min(tileRows, rows-t)
+	size := tileSize(kc)
+	// The assembly reads two elements past a tile: not past the end of a.
+	whole := min(rows/tileRows, max(0, (len(a)-(kc-1)*m-2)/tileRows))
+	copyTiles(&dst[0], &a[0], whole, kc, 4*m, 4*size)
+	for t := whole; t*tileRows < rows; t++ {
+		n := min(tileRows, rows-t*tileRows)
 		for k := range kc {
-			copy(tile[k*tileRows:], a[k*m+t:][:n])
+			copy(dst[t*size+k*tileRows:], a[k*m+t*tileRows:][:n])
 		}
 	}
 }
+
+// tileSize is the room of a packed tile, two elements more than it holds.
+func tileSize(kc int) int { return tileRows*kc + 2 }
 
 // tiles is a product of any number of rows with whole panels of 16 columns.
 // Strides are in bytes: see gemm of the generator.

@@ -43,8 +43,8 @@ func upperTriangle(panels int, a *float32, lda int, as int, b *float32, bs int, 
 // copyPanel copies rows of 16 elements, stride bytes apart, to rows side by side.
 func copyPanel(dst *float32, src *float32, rows int, stride int)
 
-// copyTile copies rows of 6 elements, stride bytes apart, to rows side by side. It reads 8 and writes two past the end.
-func copyTile(dst *float32, src *float32, rows int, stride int)
+// copyTiles copies rows, stride bytes apart, into tiles of rows of 6 elements, tileStride bytes apart. It reads two elements past the last six and writes two past each tile.
+func copyTiles(dst *float32, src *float32, tiles int, rows int, stride int, tileStride int)
 
 // peak runs 4*12*8 fused multiply-adds per iteration.
 func peak(iterations int)

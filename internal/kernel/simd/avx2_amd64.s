@@ -1796,25 +1796,40 @@ loopEnd:
 	VZEROUPPER
 	RET
 
-// func copyTile(dst *float32, src *float32, rows int, stride int)
+// func copyTiles(dst *float32, src *float32, tiles int, rows int, stride int, tileStride int)
 // Requires: AVX
-TEXT ·copyTile(SB), NOSPLIT, $0-32
+TEXT ·copyTiles(SB), NOSPLIT, $0-48
 	MOVQ  dst+0(FP), AX
 	MOVQ  src+8(FP), CX
-	MOVQ  rows+16(FP), DX
-	MOVQ  stride+24(FP), BX
-	TESTQ DX, DX
-	JZ    loopEnd
+	MOVQ  tiles+16(FP), DX
+	MOVQ  rows+24(FP), BX
+	MOVQ  stride+32(FP), SI
+	MOVQ  tileStride+40(FP), DI
+	TESTQ BX, BX
+	JZ    rowEnd
 
-loop:
-	VMOVUPS (CX), Y0
-	VMOVUPS Y0, (AX)
-	ADDQ    BX, CX
-	ADDQ    $0x18, AX
-	DECQ    DX
-	JNZ     loop
+row:
+	MOVQ  CX, R8
+	MOVQ  AX, R9
+	MOVQ  DX, R10
+	TESTQ R10, R10
+	JZ    tileEnd
 
-loopEnd:
+tile:
+	VMOVUPS (R8), Y0
+	VMOVUPS Y0, (R9)
+	ADDQ    $0x18, R8
+	ADDQ    DI, R9
+	DECQ    R10
+	JNZ     tile
+
+tileEnd:
+	ADDQ SI, CX
+	ADDQ $0x18, AX
+	DECQ BX
+	JNZ  row
+
+rowEnd:
 	VZEROUPPER
 	RET
 

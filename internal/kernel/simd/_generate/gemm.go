@@ -294,17 +294,27 @@ func copyPanel() {
 	RET()
 }
 
-// copyTile emits the copy of 6 columns of a matrix, of which 8 may be read; two
-// elements are written past the end.
-func copyTile() {
-	TEXT("copyTile", NOSPLIT, "func(dst, src *float32, rows, stride int)")
-	Doc("copyTile copies rows of 6 elements, stride bytes apart, to rows side by side. It reads 8 and writes two past the end.")
+// copyTiles emits the copy of rows of a matrix into tiles of 6 columns, row by
+// row: rows far apart share cache sets, so each line is read only once. Of each
+// six elements 8 are read and written.
+func copyTiles() {
+	TEXT("copyTiles", NOSPLIT, "func(dst, src *float32, tiles, rows, stride, tileStride int)")
+	Doc("copyTiles copies rows, stride bytes apart, into tiles of rows of 6 elements, tileStride bytes apart. It reads two elements past the last six and writes two past each tile.")
 	dst, src := Load(Param("dst"), GP64()), Load(Param("src"), GP64())
-	rows, stride := Load(Param("rows"), GP64()), Load(Param("stride"), GP64())
-	loop("loop", rows, func() {
-		x := YMM()
-		VMOVUPS(at(src, 0), x)
-		VMOVUPS(x, at(dst, 0))
+	tiles, rows := Load(Param("tiles"), GP64()), Load(Param("rows"), GP64())
+	stride, tileStride := Load(Param("stride"), GP64()), Load(Param("tileStride"), GP64())
+	p, q, n := GP64(), GP64(), GP64()
+	loop("row", rows, func() {
+		MOVQ(src, p)
+		MOVQ(dst, q)
+		MOVQ(tiles, n)
+		loop("tile", n, func() {
+			x := YMM()
+			VMOVUPS(at(p, 0), x)
+			VMOVUPS(x, at(q, 0))
+			ADDQ(Imm(24), p)
+			ADDQ(tileStride, q)
+		})
 		ADDQ(stride, src)
 		ADDQ(Imm(24), dst)
 	})

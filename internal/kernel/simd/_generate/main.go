@@ -16,7 +16,7 @@ func main() {
 	triangle("lowerTriangle", false)
 	triangle("upperTriangle", true)
 	copyPanel()
-	copyTile()
+	copyTiles()
 	peak()
 	pause()
 	softmax()
