@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/odyssey-rl/odyssey/internal/designer"
@@ -76,6 +77,7 @@ func Make(ctx context.Context, pool *sandbox.Pool, e *episode.Environment, o Opt
 			break
 		}
 	}
+	e.Audit = slices.DeleteFunc(e.Audit, func(a episode.Audit) bool { return a.Stage == Stage && a.Model == designer.Builtin }) // of an earlier run
 	e.Audit = append(e.Audit, episode.Audit{Stage: Stage, Model: designer.Builtin, Rounds: rounds})
 	return failed, nil
 }

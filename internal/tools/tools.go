@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/odyssey-rl/odyssey/internal/designer"
 	"github.com/odyssey-rl/odyssey/internal/episode"
@@ -43,6 +44,7 @@ func Make(ctx context.Context, pool *sandbox.Pool, e *episode.Environment) error
 	if err != nil {
 		return fmt.Errorf("environment %s: %w", e.EnvironmentID, err)
 	}
+	e.Audit = slices.DeleteFunc(e.Audit, func(a episode.Audit) bool { return a.Stage == Stage && a.Model == designer.Builtin }) // of an earlier run
 	e.Audit = append(e.Audit, episode.Audit{Stage: Stage, Model: designer.Builtin, Rounds: 1})
 	return nil
 }

@@ -64,6 +64,7 @@ func Check(ctx context.Context, pool *sandbox.Pool, e *episode.Environment) (too
 			return 0, fmt.Errorf("environment %s: task %s: %w", e.EnvironmentID, task.TaskID, err)
 		}
 	}
+	e.Audit = slices.DeleteFunc(e.Audit, func(a episode.Audit) bool { return a.Stage == Stage && a.Model == designer.Builtin }) // of an earlier run
 	e.Audit = append(e.Audit, episode.Audit{Stage: Stage, Model: designer.Builtin, Rounds: 1})
 	return c.calls, nil
 }
