@@ -24,7 +24,7 @@ type pool struct {
 	current atomic.Pointer[job]
 	asleep  atomic.Int32
 	wake    chan struct{}
-	closed  atomic.Bool
+	quit    chan struct{} // closed to end the workers
 }
 
 type job struct {
@@ -37,7 +37,7 @@ type job struct {
 }
 
 func newPool(threads int) *pool {
-	p := &pool{threads: threads, wake: make(chan struct{}, threads)}
+	p := &pool{threads: threads, wake: make(chan struct{}, threads), quit: make(chan struct{})}
 	p.current.Store(&job{})
 	for worker := 1; worker < threads; worker++ {
 		go p.work(worker, p.current.Load())
@@ -45,13 +45,8 @@ func newPool(threads int) *pool {
 	return p
 }
 
-// close lets the workers end.
-func (p *pool) close() {
-	p.closed.Store(true)
-	for worker := 1; worker < p.threads; worker++ {
-		p.wake <- struct{}{}
-	}
-}
+// close lets the workers end. No job may be running or follow.
+func (p *pool) close() { close(p.quit) }
 
 // each runs the pieces 0..pieces-1, in any order on any worker, and returns when
 // all are done. worker is less than threads and unique among those at work.
@@ -95,35 +90,37 @@ func (j *job) help(worker int) {
 func (p *pool) work(worker int, last *job) {
 	for {
 		j := p.await(last)
-		if p.closed.Load() {
+		if j == nil {
 			return
 		}
-		if j != last {
-			j.help(worker)
-			last = j
-		}
+		j.help(worker)
+		last = j
 	}
 }
 
-// await returns the current job as soon as it is not last; after sleeping it
-// may return last.
+// await returns the current job as soon as it is not last, nil when the pool is
+// closed.
 func (p *pool) await(last *job) *job {
-	start := time.Now()
 	for {
-		for range 32 {
-			if j := p.current.Load(); j != last {
-				return j
+		for start := time.Now(); time.Since(start) < spinFor; {
+			for range 32 {
+				if j := p.current.Load(); j != last {
+					return j
+				}
+				pause()
 			}
-			pause()
 		}
-		if time.Since(start) > spinFor {
-			break
+		// Announce the sleep, then look once more: either the caller of each sees the
+		// sleeper or the sleeper sees its job.
+		p.asleep.Add(1)
+		if p.current.Load() == last {
+			select {
+			case <-p.wake:
+			case <-p.quit:
+				p.asleep.Add(-1)
+				return nil
+			}
 		}
+		p.asleep.Add(-1)
 	}
-	p.asleep.Add(1)
-	if j := p.current.Load(); j == last {
-		<-p.wake
-	}
-	p.asleep.Add(-1)
-	return p.current.Load()
 }

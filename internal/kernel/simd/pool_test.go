@@ -3,6 +3,7 @@
 package simd
 
 import (
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -45,5 +46,19 @@ func TestIdleWorkersSleepAndWake(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 		})
+	}
+}
+
+func TestClosedPoolsLeaveNothingBehind(t *testing.T) {
+	before := runtime.NumGoroutine()
+	for range 20 {
+		p := newPool(4)
+		p.each(10, func(_, _ int) {})
+		p.close()
+	}
+	for start := time.Now(); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
+		if time.Since(start) > 10*time.Second {
+			t.Fatalf("%d goroutines more than before", runtime.NumGoroutine()-before)
+		}
 	}
 }
