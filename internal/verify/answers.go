@@ -79,8 +79,8 @@ const (
 
 // wrongAnswers makes submissions that the verifier must reject: empty ones,
 // such of another type, the answer with a letter or digit off, numbers off by
-// one and by a unit, values of neighbouring rows and columns, and the answers
-// of the other tasks.
+// one and by a unit, awkward texts, values of neighbouring rows and columns, and
+// the answers of the other tasks.
 func (t *trial) wrongAnswers() []string {
 	var out []string
 	seen := map[string]bool{}
@@ -136,9 +136,14 @@ func encode(v any) string {
 	return strings.TrimSpace(b.String())
 }
 
+// awkward are texts that careless code raises on: numbers that are nearly none
+// and digits of other scripts.
+var awkward = []string{"+", "-", ".", "e5", "1e", "0x10", "1_000", "1,000", "007", "1e99", "-1e-99", "٣", "½", "inf", "nan", strings.Repeat("9", 400)}
+
 func (t *trial) nearMisses(text string) []string {
 	letters := []rune(text)
 	out := []string{text + "x", "x" + text, text + " " + text, "about " + text, "\"" + text + "\""}
+	out = append(out, awkward...)
 	if len(letters) > 1 {
 		out = append(out, string(letters[1:]), string(letters[:len(letters)-1]))
 	}

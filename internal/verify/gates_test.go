@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/odyssey-rl/odyssey/internal/episode"
+	"github.com/odyssey-rl/odyssey/internal/sandbox"
 	"github.com/odyssey-rl/odyssey/internal/toolcheck"
 	"github.com/odyssey-rl/odyssey/internal/verify"
 )
@@ -300,5 +301,38 @@ func TestVerdictsCarryTheRoundOfTheDesign(t *testing.T) {
 	}
 	if n := len(e.Tasks[0].Verdicts); n != 1+len(verify.Gates) {
 		t.Errorf("%d verdicts", n)
+	}
+}
+
+func TestVerifiersAcceptOtherSpellingsOfTheAnswer(t *testing.T) {
+	pool := newPool(t)
+	e := lakes(t)
+	synthesise(t, pool, e, options)
+	session, err := pool.Open(context.Background(), toolcheck.Program(e))
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts, numbers := 0, 0
+	for _, x := range e.Tasks {
+		answer := submitted(t, x.Solution.Answer)
+		spellings := []string{"  " + strings.ToUpper(answer) + " ", strings.ToLower(answer)}
+		if digits := strings.Trim(answer, "0123456789"); digits == "" {
+			numbers++
+			spellings = append(spellings, "+"+answer, answer+".0", "0"+answer)
+		} else {
+			texts++
+		}
+		for _, s := range spellings {
+			submission, err := json.Marshal(map[string]string{"answer": s})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res := session.Run(context.Background(), sandbox.DataOnly, x.Verifier.Source, "verify", string(submission)); res.Value != "true" {
+				t.Errorf("%s: %q for %q gives %s %s", x.Query, s, answer, res.Value, res.Error)
+			}
+		}
+	}
+	if texts == 0 || numbers == 0 {
+		t.Errorf("%d texts, %d numbers", texts, numbers)
 	}
 }
