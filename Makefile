@@ -10,7 +10,7 @@ FUZZTIME    ?= 5s
 COMMANDS    := seed tools tasks verify rollout hca train
 BINARIES    := $(COMMANDS:%=bin/odyssey-%)
 
-.PHONY: all build run test bench fuzz generate lint install pico check-peers clean
+.PHONY: all build run test bench fuzz generate lint install pico gates check-peers clean
 
 all: build
 
@@ -27,7 +27,7 @@ test:
 	$(GO) test ./...
 
 lint:
-	@unformatted=$$(gofmt -l cmd internal man *.go); \
+	@unformatted=$$(gofmt -l cmd internal man examples *.go); \
 	if [ -n "$$unformatted" ]; then echo "gofmt would change:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
@@ -37,7 +37,7 @@ fuzz:
 	@for package in $$($(GO) list ./...); do \
 	  for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
 	    echo "fuzz $$package $$target"; \
-	    $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package; \
+	    $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$package; \
 	  done; \
 	done
 
@@ -59,6 +59,10 @@ install: build
 # cores. See examples/pico.sh.
 pico: build
 	PATH="$(CURDIR)/bin:$$PATH" examples/pico.sh run/pico
+
+# What the embedded policy must show, over three seeds: a quarter of an hour.
+gates: build
+	PATH="$(CURDIR)/bin:$$PATH" examples/gates.sh run/gates
 
 # Open our streams with pyarrow, polars and DuckDB. Needs Python with venv and
 # a package index; nothing else does.

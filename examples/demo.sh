@@ -17,12 +17,12 @@ say() { printf '\n== %s\n' "$*" >&2; }
 evaluate() { # NAME TEMPERATURE
   odyssey-rollout -q --policy "$policy" --eval --split heldout --groups 512 -G 1 \
     --temperature "$2" --seed 1000 "$out/environments.arrows" |
-    odyssey-hca -q | odyssey-train -q --eval -o "$out/$1.jsonl"
+    odyssey-hca -q | odyssey-train -q --eval --policy "$policy" -o "$out/$1.jsonl"
 }
 
 if [ ! -e "$out/environments.arrows" ]; then
   say "environments: tables in the binary -> tools -> tasks -> proved"
-  odyssey-seed -q --builtin --seed "$seed" | odyssey-tools -q |
+  odyssey-seed -q --builtin --environments-per-table 8 --seed "$seed" | odyssey-tools -q |
     odyssey-tasks -q --per 12 --levels 1,2,3 --seed "$seed" |
     odyssey-verify --summary "$out/synthesis.json" -o "$out/environments.arrows"
 fi
