@@ -125,7 +125,7 @@ const (
 type Verdict struct {
 	Gate    string `json:"gate"`
 	Outcome string `json:"outcome"` // pass or fail
-	Detail  string `json:"detail"`  // on fail: the counterexample
+	Detail  string `json:"detail"`  // on fail: the counterexample; on pass: a figure, such as the kill score, or ""
 	Round   int    `json:"round"`
 }
 
