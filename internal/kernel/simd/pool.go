@@ -66,11 +66,21 @@ func (p *pool) each(pieces int, run func(worker, piece int)) {
 		}
 	}
 	j.help(0)
+	j.wait()
+}
+
+// wait returns when all pieces are done. A worker that does not finish soon may
+// have lost its core to another program, or be queued for the caller's: past a
+// while the caller gives its own away.
+func (j *job) wait() {
 	for spins := 0; j.done.Load() != j.pieces; spins++ {
-		if spins < 1<<12 {
+		switch {
+		case spins < 1<<10:
 			pause()
-		} else {
+		case spins < 1<<11:
 			runtime.Gosched()
+		default:
+			time.Sleep(20 * time.Microsecond)
 		}
 	}
 }
