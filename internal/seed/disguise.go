@@ -11,9 +11,14 @@ import (
 // them: the shape of a real table under other names. Nouns and columns are
 // renamed, names, categories, texts and numbers replaced (one value by one
 // value, so that groups and repeats stay), rows shuffled. Every second variant
-// takes all its names from random syllables, so that nothing in it was seen
+// takes all its names from made-up words, so that nothing in it was seen
 // before; the others take them from real tables of the train split, whole or
 // as mixed words, and leave some things as they are.
+//
+// Made-up words are random syllables or, as often, pieces of real words put
+// together. The pieces matter to a small vocabulary: syllables alone use few of
+// its tokens, and a policy that never had to copy the others takes "company"
+// for a word that begins alike.
 
 // commonNouns and commonColumns are what renamed things are called when they
 // are not syllables.
@@ -47,6 +52,7 @@ var (
 type disguiser struct {
 	tables []*Table
 	pool   []string // their texts, sorted
+	words  []string // what pieces are cut from: lower-case words of four letters or more
 }
 
 func newDisguiser(groups []Group) *disguiser {
@@ -72,7 +78,29 @@ func newDisguiser(groups []Group) *disguiser {
 	}
 	slices.Sort(d.pool)
 	d.pool = slices.Compact(d.pool)
+	d.words = slices.Concat(commonNouns, commonColumns)
+	for _, text := range d.pool {
+		d.words = append(d.words, strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !isLetter(r) })...)
+	}
+	slices.Sort(d.words)
+	d.words = slices.DeleteFunc(slices.Compact(d.words), func(w string) bool { return len(w) < 4 })
 	return d
+}
+
+// madeUp makes a word of two or three syllables, or of two or three pieces of
+// real words.
+func (d *disguiser) madeUp(r *random, syllables []string) string {
+	if r.chance(0.5) {
+		return syllableWord(r, syllables, 2, 3)
+	}
+	word := ""
+	for range 2 + r.below(2) {
+		from := pick(r, d.words)
+		length := 2 + r.below(3)
+		start := r.below(len(from) - length + 1)
+		word += from[start : start+length]
+	}
+	return word
 }
 
 func isLetter(r rune) bool { return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' }
@@ -134,13 +162,13 @@ func (d *disguiser) disguise(r *random, t *Table, rows int, syllables bool) (*Ta
 
 	out.Noun = t.Noun
 	switch u := r.below(100); {
-	case u < 35 && !syllables || u < 20:
+	case u < 15:
 		out.Noun = pick(r, commonNouns)
-	case u < 75 || syllables:
-		out.Noun = syllableWord(r, nounSyllables, 2, 3)
+	case u < 85 || syllables:
+		out.Noun = d.madeUp(r, nounSyllables)
 	}
 	for reserved[out.Noun] {
-		out.Noun = syllableWord(r, nounSyllables, 2, 3)
+		out.Noun = d.madeUp(r, nounSyllables)
 	}
 	if out.Noun != t.Noun {
 		count("", "noun replaced", 1)
@@ -151,8 +179,8 @@ func (d *disguiser) disguise(r *random, t *Table, rows int, syllables bool) (*Ta
 		name := out.Columns[c].Name
 		if c == 0 && r.chance(0.4) || c > 0 && r.chance(0.7) {
 			name = pick(r, commonColumns)
-			if r.chance(0.5) {
-				name = syllableWord(r, nounSyllables, 2, 3)
+			if r.chance(0.65) {
+				name = d.madeUp(r, nounSyllables)
 			}
 		}
 		for taken[name] || reserved[name] {
@@ -219,12 +247,12 @@ func (d *disguiser) disguise(r *random, t *Table, rows int, syllables bool) (*Ta
 	return &out, len(out.Rows) >= MinRows
 }
 
-// name makes a name: syllables, or a real text, or words of two real texts.
+// name makes a name: made-up words, or a real text, or words of two real texts.
 func (d *disguiser) name(r *random, syllables bool) string {
 	if syllables {
-		name := capitalised(syllableWord(r, nameSyllables, 2, 4))
+		name := capitalised(d.madeUp(r, nameSyllables))
 		if r.chance(0.3) {
-			name += " " + capitalised(syllableWord(r, nameSyllables, 1, 3))
+			name += " " + capitalised(d.madeUp(r, nameSyllables))
 		}
 		return name
 	}
