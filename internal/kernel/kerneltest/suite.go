@@ -28,9 +28,9 @@ func Test(t *testing.T, open func(threads int) kernel.Backend) {
 // equal holds every operation against the reference: all buffers the same by
 // bits afterwards, inputs and guards included.
 func equal(t *testing.T, b kernel.Backend) {
-	rounds := 60
+	rounds := 24
 	if testing.Short() {
-		rounds = 15
+		rounds = 9
 	}
 	for _, op := range operations {
 		t.Run(op.name, func(t *testing.T) {
