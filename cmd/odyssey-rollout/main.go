@@ -212,11 +212,16 @@ func (o *options) run(ctx context.Context, inv *cmdline.Invocation) error {
 	job := &job{options: o, inv: inv, source: source, tasks: tasks, deal: deal, header: header, environments: environments}
 	switch {
 	case o.engine == engineSolution:
-		return job.play(ctx)
+		err = job.play(ctx)
 	case o.eval:
-		return job.evaluate(ctx)
+		err = job.evaluate(ctx)
+	default:
+		err = job.follow(ctx)
 	}
-	return job.follow(ctx)
+	if n := tasks.Retries(); n > 0 {
+		inv.Warnf("%d episodes ended by a fault of a tool, a verifier or the sandbox and were tried again", n)
+	}
+	return err
 }
 
 func describe(left rollout.Left) string {

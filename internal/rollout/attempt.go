@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"context"
+	"slices"
 
 	"github.com/odyssey-rl/odyssey/internal/episode"
 	"github.com/odyssey-rl/odyssey/internal/sandbox"
@@ -22,45 +23,42 @@ type attempt struct {
 	turns       int // assistant turns closed
 }
 
-// newAttempt begins an episode: the row holds the prompt, nothing is sampled.
-// retry counts the attempts of this slot before; from the first retry on the
-// episode has a sandbox of its own. On a fault of the sandbox the attempt comes
-// back already finished.
-func (t *Tasks) newAttempt(ctx context.Context, step Step, group, sample, retry int) (*attempt, error) {
-	choice := step.Groups[group]
+// newAttempt begins the episode of a slot: the row holds the prompt, nothing is
+// sampled. From the first retry on it has a sandbox of its own. If its program
+// cannot be loaded, the attempt comes back already finished.
+func (t *Tasks) newAttempt(ctx context.Context, step Step, s *slot) (*attempt, error) {
+	choice := step.Groups[s.group]
 	e := t.environments[choice.Environment]
 	task := &e.row.Tasks[choice.Task]
 	p := e.prompts[choice.Task]
-	s := t.settings
 	row := &episode.Trajectory{
-		TrajectoryID:  identity("trajectory", s.Seed, step.Number, group, sample, e.row.EnvironmentID, task.TaskID),
+		TrajectoryID:  identity("trajectory", t.settings.Seed, step.Number, s.group, s.sample, e.row.EnvironmentID, task.TaskID),
 		Step:          step.Number,
-		GroupID:       identity("group", s.Seed, step.Number, group, e.row.EnvironmentID, task.TaskID),
-		GroupSize:     s.GroupSize,
-		Sample:        sample,
+		GroupID:       identity("group", t.settings.Seed, step.Number, s.group, e.row.EnvironmentID, task.TaskID),
+		GroupSize:     t.settings.GroupSize,
+		Sample:        s.sample,
 		EnvironmentID: e.row.EnvironmentID,
 		TaskID:        task.TaskID,
 		Domain:        e.row.Domain,
 		Family:        e.row.Family,
 		Level:         task.Level,
 		Split:         e.row.Split,
-		Policy:        s.Policy,
+		Policy:        t.settings.Policy,
 		PolicyVersion: step.PolicyVersion,
-		Seed:          s.Seed,
-		Temperature:   s.Temperature,
+		Seed:          t.settings.Seed,
+		Temperature:   t.settings.Temperature,
 		Tools:         e.toolset.JSON(),
 		SubmitTool:    e.row.SubmitTool,
 		RequiresTool:  e.row.RequiresTool,
 		Failures:      []episode.Failure{},
-		Retries:       retry,
 	}
 	a := &attempt{
 		tasks: t, environment: e, task: task, row: row,
 		detector: toolcall.NewDetector(toolcall.Settings{
 			Family:       e.row.Family,
 			RequiresTool: e.row.RequiresTool,
-			MaxTurns:     s.MaxTurns,
-			Off:          s.Off,
+			MaxTurns:     t.settings.MaxTurns,
+			Off:          t.settings.Off,
 		}, t.renderer.Tokenizer(), e.toolset),
 	}
 	a.appendContext(p.ids)
@@ -69,7 +67,7 @@ func (t *Tasks) newAttempt(ctx context.Context, step Step, group, sample, retry 
 	}
 	a.turnStart = len(row.TokenIDs)
 	var err error
-	if retry > 0 {
+	if s.retry > 0 {
 		a.session, err = t.pool.OpenFresh(ctx, program(e.row))
 		a.fresh = err == nil
 	} else {
@@ -176,7 +174,11 @@ func (a *attempt) observe(results []string, failed []bool) []int32 {
 	row := a.row
 	ids, messages := a.tasks.renderer.Observation(results)
 	if len(row.TokenIDs)+len(ids) >= a.tasks.settings.MaxContext {
-		a.fail([]episode.Failure{a.detector.BudgetExhausted(toolcall.LimitContext)})
+		if slices.Contains(a.tasks.settings.Off, episode.KindBudgetExhausted) {
+			row.FinishReason = episode.FinishBudget
+		} else {
+			a.fail([]episode.Failure{a.detector.BudgetExhausted(toolcall.LimitContext)})
+		}
 		return nil
 	}
 	base := len(row.TokenIDs)
@@ -205,15 +207,34 @@ func (a *attempt) fail(failures []episode.Failure) {
 	}
 }
 
-// slot is one place in a step: a group's sample, with its retries.
+// slot is one place in a step: a group's sample, with its attempts.
 type slot struct {
 	group, sample int
-	retry         int
-	attempt       *attempt
+	attempt       *attempt // the latest
+	retry         int      // attempts before it
+	lasting       int      // of those, ended by a fault that does not depend on the machine
 }
 
-// again says whether a finished attempt ended by another side's fault and may
-// be tried once more.
-func (s *slot) again(settings Settings) bool {
-	return s.attempt.row.FinishReason == episode.FinishFault && s.retry < settings.FaultRetries
+// again says whether the slot's finished attempt ended by another side's fault
+// and may be tried once more, and counts it.
+//
+// The row tells of every attempt only if the last one failed too. A fault of the
+// machine that a retry made good leaves no trace in it: the same draws give the
+// same row, and whether there was such a fault depends on the machine's load.
+func (s *slot) again(t *Tasks) bool {
+	row := s.attempt.row
+	if row.FinishReason != episode.FinishFault {
+		row.Retries = s.lasting
+		return false
+	}
+	if s.retry == t.settings.FaultRetries {
+		row.Retries = s.retry
+		return false
+	}
+	s.retry++
+	if row.Failures[0].Fault != episode.FaultInfrastructure {
+		s.lasting++
+	}
+	t.retries.Add(1)
+	return true
 }

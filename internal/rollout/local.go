@@ -16,7 +16,7 @@ type Local struct {
 	// Figures of all steps so far.
 	Sampled  int // tokens sampled
 	Prefixed int // tokens read without sampling: prompts and observations
-	Calls    int // batches computed
+	Batches  int // batches computed
 }
 
 // member is a slot while it is being decoded.
@@ -137,7 +137,7 @@ func (r *localRun) collect() error {
 
 // begin starts, or starts again, the episode of a member.
 func (r *localRun) begin(m *member) error {
-	a, err := r.local.Tasks.newAttempt(r.ctx, r.step, m.group, m.sample, m.retry)
+	a, err := r.local.Tasks.newAttempt(r.ctx, r.step, &m.slot)
 	if err != nil {
 		return err
 	}
@@ -156,8 +156,7 @@ func (r *localRun) finish(m *member) error {
 	m.attempt.close()
 	r.drop(m.sequence)
 	m.sequence = nil
-	if m.again(r.local.Tasks.settings) {
-		m.retry++
+	if m.again(r.local.Tasks) {
 		return r.begin(m)
 	}
 	m.cohort.unfinished--
@@ -207,7 +206,7 @@ func (r *localRun) batch(opened []*cohort) error {
 		if err := r.local.Model.Extend(appends, r.logits); err != nil {
 			return err
 		}
-		r.local.Calls++
+		r.local.Batches++
 	}
 	r.ready = rest
 	for i, c := range opened {

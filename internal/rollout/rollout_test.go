@@ -127,7 +127,7 @@ func tasks(t testing.TB, s Settings, environments ...*episode.Environment) *Task
 func say(t testing.TB, s Settings, status string, texts ...string) *episode.Trajectory {
 	t.Helper()
 	ts := tasks(t, s, country(status))
-	a, err := ts.newAttempt(context.Background(), Step{Groups: []sampler.Choice{{}}}, 0, 0, 0)
+	a, err := ts.newAttempt(context.Background(), Step{Groups: []sampler.Choice{{}}}, &slot{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -403,6 +403,32 @@ func TestAFaultySlotIsTriedAgainThenKept(t *testing.T) {
 	})
 	if rows[0].FinishReason != episode.FinishFault || rows[0].Retries != s.FaultRetries {
 		t.Errorf("%s after %d retries", rows[0].FinishReason, rows[0].Retries)
+	}
+}
+
+// The machine's faults come and go; rows must not tell of those that a retry
+// made good.
+func TestAFaultOfTheMachineLeavesNoTraceOnceMadeGood(t *testing.T) {
+	ts := tasks(t, settings(), country("verified"))
+	s := &slot{}
+	for _, fault := range []string{episode.FaultInfrastructure, episode.FaultVerifier, ""} {
+		a, err := ts.newAttempt(context.Background(), Step{Groups: []sampler.Choice{{}}}, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.attempt = a
+		if fault != "" {
+			a.otherFault(fault, "test")
+		} else {
+			a.row.FinishReason = episode.FinishSubmitted
+		}
+		a.close()
+		if again := s.again(ts); again != (fault != "") {
+			t.Errorf("after a fault of %q: again %v", fault, again)
+		}
+	}
+	if s.attempt.row.Retries != 1 || ts.Retries() != 2 {
+		t.Errorf("the row tells of %d retries of %d, want 1 of 2", s.attempt.row.Retries, ts.Retries())
 	}
 }
 

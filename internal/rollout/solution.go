@@ -59,8 +59,8 @@ func (s *Solution) play(ctx context.Context, step Step, group, sample int) (*epi
 		turns = append([][]int32(nil), turns...)
 		turns[wrong] = s.Tasks.renderer.Assistant(asTurn(text))
 	}
-	for current := (slot{group: group, sample: sample}); ; current.retry++ {
-		a, err := s.Tasks.newAttempt(ctx, step, group, sample, current.retry)
+	for current := (slot{group: group, sample: sample}); ; {
+		a, err := s.Tasks.newAttempt(ctx, step, &current)
 		if err != nil {
 			return nil, err
 		}
@@ -70,7 +70,7 @@ func (s *Solution) play(ctx context.Context, step Step, group, sample int) (*epi
 		if err != nil {
 			return nil, err
 		}
-		if !current.again(s.Tasks.settings) {
+		if !current.again(s.Tasks) {
 			return a.row, nil
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/odyssey-rl/odyssey/internal/episode"
 	"github.com/odyssey-rl/odyssey/internal/sandbox"
@@ -24,6 +25,7 @@ type Tasks struct {
 	environments []*environment
 	choosable    [][]bool // [environment][task]
 	left         Left
+	retries      atomic.Int64
 }
 
 // Left counts the tasks that cannot be chosen.
@@ -123,6 +125,10 @@ func (t *Tasks) Choosable(environment, task int) bool { return t.choosable[envir
 
 // Left counts what cannot be chosen and why.
 func (t *Tasks) Left() Left { return t.left }
+
+// Retries counts the attempts so far that ended by a fault of another side and
+// were made again.
+func (t *Tasks) Retries() int { return int(t.retries.Load()) }
 
 // session is the program of an environment in the shared pool.
 func (t *Tasks) session(ctx context.Context, e *environment) (*sandbox.Session, error) {
