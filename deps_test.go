@@ -50,6 +50,9 @@ const dependencies = `
 	cmdline, report < cmd
 	seed, tools, tasks, verify, rollout, hca, train < cmd
 	kernel/ref, kernel/simd, kernel/cuda < cmd
+
+	# Programs beside the commands, over what the commands wrote.
+	episode < examples/gates
 `
 
 // modules lists the other modules and the packages that may import them. What
