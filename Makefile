@@ -16,7 +16,7 @@ all: build
 
 build:
 	@mkdir -p bin
-	$(GO) build -o bin/ ./cmd/...
+	CGO_ENABLED=0 $(GO) build -o bin/ ./cmd/...
 
 # The main job on the embedded tables and the embedded policy: about five
 # minutes on two cores. Everything it makes stands under run/.

@@ -5,18 +5,18 @@
 #
 #   examples/pico.sh DIRECTORY
 #
-# The odyssey commands must be on PATH. A cut run continues. To embed the result,
-# run `cp DIRECTORY/policy/latest/* internal/policy/pico/` afterwards.
+# The odyssey commands must be on PATH. A cut run continues. `make pico` embeds the
+# result, rounded to bfloat16.
 set -euo pipefail
-out=${1:?usage: examples/pico.sh DIRECTORY} seed=7 steps=${PICO_STEPS:-8000}
+out=${1:?usage: examples/pico.sh DIRECTORY} data_seed=8 seed=7 steps=6000
 policy=$out/policy
 mkdir -p "$out"
 
 # Disguises teach the policy to read the prompt: nouns, columns and values of a
-# variant are renamed and scrambled, half of them to random syllables.
+# variant are renamed and scrambled, half of them to made-up words.
 if [ ! -e "$out/warm.jsonl.zst" ]; then
-  odyssey-seed --builtin --variants 150 --seed "$seed" | odyssey-tools |
-    odyssey-tasks --per 24 --levels 1,2,3 --seed "$seed" |
+  odyssey-seed -q --builtin --variants 150 --seed "$data_seed" | odyssey-tools -q |
+    odyssey-tasks -q --per 24 --levels 1,2,3 --seed "$data_seed" |
     odyssey-verify --summary "$out/synthesis.json" -o "$out/warm.jsonl.zst"
 fi
 if [ ! -e "$out/tokenizer.json" ]; then
@@ -25,7 +25,7 @@ fi
 if [ ! -e "$policy/latest" ]; then
   odyssey-train --init random:128,4,4,2,32,384 --tokenizer "$out/tokenizer.json" --seed "$seed" --policy "$policy"
 fi
-odyssey-rollout -q --policy "$policy" --engine solution --mistakes 0.3 --levels-first 0.3 \
+odyssey-rollout -q --policy "$policy" --engine solution --mistakes 0.3 --levels-first 0.25 \
   --groups 16 -G 1 --steps "$steps" --seed "$seed" "$out/warm.jsonl.zst" |
   odyssey-train --objective sft --policy "$policy" --optimizer muon --context-weight 0.2 --drill 0.3 \
     --commit-every 100 --timings -o "$out/metrics.jsonl"
