@@ -59,6 +59,7 @@ install: build
 # cores. See examples/pico.sh.
 pico: build
 	PATH="$(CURDIR)/bin:$$PATH" examples/pico.sh run/pico
+	$(GO) run ./internal/policy/_generate run/pico/policy
 
 # What the embedded policy must show, over three seeds: a quarter of an hour.
 gates: build
