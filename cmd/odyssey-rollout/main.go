@@ -153,7 +153,16 @@ func (o *options) validate(inv *cmdline.Invocation) error {
 	if o.eval && !inv.IsSet("group-size") {
 		o.groupSize = 1
 	}
-	return nil
+	return o.settings(inv, "").Check()
+}
+
+// settings bind the episodes of the policy with this identity.
+func (o *options) settings(inv *cmdline.Invocation, identity string) rollout.Settings {
+	return rollout.Settings{
+		Seed: inv.Seed, GroupSize: o.groupSize, Temperature: o.temperature,
+		TurnTokens: o.turnTokens, MaxTurns: o.maxTurns, MaxContext: o.maxContext,
+		FaultRetries: o.faultRetries, Off: o.off, Policy: identity,
+	}
 }
 
 func (o *options) run(ctx context.Context, inv *cmdline.Invocation) error {
@@ -180,13 +189,8 @@ func (o *options) run(ctx context.Context, inv *cmdline.Invocation) error {
 
 	pool := sandbox.NewPool(sandbox.Options{Workers: inv.Threads, Unprotected: o.sandbox == "none"})
 	defer pool.Close()
-	settings := rollout.Settings{
-		Seed: inv.Seed, GroupSize: o.groupSize, Temperature: o.temperature,
-		TurnTokens: o.turnTokens, MaxTurns: o.maxTurns, MaxContext: o.maxContext,
-		FaultRetries: o.faultRetries, Off: o.off, Policy: source.identity,
-	}
 	selection := rollout.Selection{Split: o.split, Levels: o.levels}
-	tasks, err := rollout.NewTasks(environments, selection, settings, source.renderer, pool, inv.Threads)
+	tasks, err := rollout.NewTasks(environments, selection, o.settings(inv, source.identity), source.renderer, pool, inv.Threads)
 	if err != nil {
 		return err
 	}

@@ -84,6 +84,8 @@ func country(status string) *episode.Environment {
 	return e
 }
 
+var tokenizerFile []byte // of renderer
+
 // renderer trains a small vocabulary, once.
 var renderer = func() *token.Renderer {
 	text := iter.Seq[string](func(yield func(string) bool) {
@@ -93,11 +95,12 @@ var renderer = func() *token.Renderer {
 			}
 		}
 	})
-	file, err := token.Train(text, token.TrainOptions{VocabSize: 320, ControlTokens: token.ControlTokens()})
+	var err error
+	tokenizerFile, err = token.Train(text, token.TrainOptions{VocabSize: 320, ControlTokens: token.ControlTokens()})
 	if err != nil {
 		panic(err)
 	}
-	t, err := token.Load(file)
+	t, err := token.Load(tokenizerFile)
 	if err != nil {
 		panic(err)
 	}
