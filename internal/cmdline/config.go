@@ -37,6 +37,10 @@ func (c *Command) configure(set map[string]bool) error {
 	if err != nil {
 		return Usagef("configuration file: %w", err)
 	}
+	return c.configureFrom(path, text, set)
+}
+
+func (c *Command) configureFrom(path string, text []byte, set map[string]bool) error {
 	fromFile := map[string]bool{}
 	section := ""
 	lines := bufio.NewScanner(bytes.NewReader(text))

@@ -113,7 +113,7 @@ func (r *manualRenderer) line(line string) {
 		r.out.WriteString("\n")
 	case "Ed":
 		r.literal = false
-		r.indent -= 4
+		r.indent = max(0, r.indent-4)
 		r.blank = true
 	case "Bl":
 		r.flush()
