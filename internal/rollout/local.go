@@ -68,7 +68,6 @@ type localRun struct {
 	begun   int       // groups begun
 	ready   []*member // to be extended or drawn in the next batch
 	waiting int       // in the sandbox
-	cohorts []*cohort
 	logits  []float32
 	draws   []float32
 	live    map[*model.Sequence]bool

@@ -313,6 +313,9 @@ func TestRowsDoNotDependOnTheBatch(t *testing.T) {
 			if row.Sample != i%3 || row.Step != 2 || row.PolicyVersion != 1 || row.GroupSize != 3 {
 				t.Errorf("row %d: step %d version %d sample %d", i, row.Step, row.PolicyVersion, row.Sample)
 			}
+			if i%3 > 0 && slices.Equal(row.TokenIDs, rows[i-1].TokenIDs) {
+				t.Errorf("rows %d and %d are twins at temperature 1", i-1, i)
+			}
 			if row.GroupID != rows[i-i%3].GroupID {
 				t.Errorf("row %d is not in the group of its fellows", i)
 			}
