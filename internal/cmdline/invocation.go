@@ -38,7 +38,6 @@ type Invocation struct {
 	shardIndex, shardCount int
 
 	inputDigest string
-	reader      *stream.Reader
 	writer      *stream.Writer
 	text        *bufio.Writer
 	file        *os.File // of output, nil: stdout

@@ -292,6 +292,6 @@ func splitArguments(text string) []string {
 	return words
 }
 
-func unescape(text string) string {
-	return strings.NewReplacer(`\e`, `\`, `\&`, "", `\-`, "-", `\(em`, "-", `\(en`, "-", `\(aq`, "'", `\(dq`, `"`, `\ `, " ").Replace(text)
-}
+var escapes = strings.NewReplacer(`\e`, `\`, `\&`, "", `\-`, "-", `\(em`, "-", `\(en`, "-", `\(aq`, "'", `\(dq`, `"`, `\ `, " ")
+
+func unescape(text string) string { return escapes.Replace(text) }
