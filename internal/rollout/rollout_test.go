@@ -117,7 +117,7 @@ func settings() Settings {
 
 func tasks(t testing.TB, s Settings, environments ...*episode.Environment) *Tasks {
 	t.Helper()
-	pool := sandbox.NewPool(sandbox.Options{Workers: 2})
+	pool := sandbox.NewPool(sandbox.Options{Workers: 2, Steps: 100_000})
 	t.Cleanup(pool.Close)
 	ts, err := NewTasks(environments, Selection{}, s, renderer, pool, 2)
 	if err != nil {

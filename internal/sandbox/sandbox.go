@@ -30,7 +30,7 @@ type Options struct {
 	Workers     int           // worker processes, at most; default 1
 	Time        time.Duration // wall clock of one call; default 5 s
 	LoadTime    time.Duration // wall clock of starting a worker or loading a program; default 20 s
-	Steps       uint64        // Starlark steps of one call; default 5,000,000
+	Steps       uint64        // Starlark steps of one call; default 2,000,000
 	MemoryBytes uint64        // heap that one call may add; default 128 MiB
 	ResultBytes int           // length of one result; default 1 MiB
 	CacheBytes  int           // data that one worker keeps loaded, as source bytes; default 32 MiB
@@ -51,7 +51,7 @@ func (o Options) withDefaults() Options {
 		o.LoadTime = 20 * time.Second
 	}
 	if o.Steps == 0 {
-		o.Steps = 5_000_000
+		o.Steps = 2_000_000
 	}
 	if o.MemoryBytes == 0 {
 		o.MemoryBytes = 128 << 20
