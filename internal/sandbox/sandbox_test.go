@@ -181,7 +181,7 @@ func TestLimitsHaveOneVerdictEachAndTheNextCallWorks(t *testing.T) {
 		code       string
 	}{
 		{"endless loop", "while True: pass", Limit, CodeSteps},
-		{"memory by steps", "l = []\n    while True: l.append('a' * 1000 + str(len(l)))", Limit, CodeMemory},
+		{"memory by steps", "l = []\n    while True: l.append('a' * 10000 + str(len(l)))", Limit, CodeMemory},
 		{"memory at once", "x = 'a' * 900000000", Limit, CodeMemory},
 		{"list at once", "x = [0] * 100000000", Limit, CodeMemory},
 		{"big integers", "x = 3\n    for i in range(60): x = x * x", Limit, CodeTime},
