@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/odyssey-rl/odyssey/internal/cmdline"
 	"github.com/odyssey-rl/odyssey/internal/episode"
@@ -186,29 +185,8 @@ func (o *options) runPlot(inv *cmdline.Invocation) error {
 	if err != nil {
 		return err
 	}
-	if err := writeFile(o.plot, func(w io.Writer) error { return report.Curves(w, rows, synthesis, "Odyssey: a training run") }); err != nil {
+	if err := inv.WriteFile(o.plot, func(w io.Writer) error { return report.Curves(w, rows, synthesis, "Odyssey: a training run") }); err != nil {
 		return err
 	}
 	return report.Table(out, rows, synthesis)
-}
-
-// writeFile writes a file as a whole or not at all.
-func writeFile(name string, write func(io.Writer) error) error {
-	file, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(file.Name())
-	if err := write(file); err != nil {
-		file.Close()
-		return err
-	}
-	if err := file.Chmod(0o644); err != nil {
-		file.Close()
-		return err
-	}
-	if err := file.Close(); err != nil {
-		return err
-	}
-	return os.Rename(file.Name(), name)
 }

@@ -6,7 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"os"
+	"io"
 
 	"github.com/odyssey-rl/odyssey/internal/cmdline"
 	"github.com/odyssey-rl/odyssey/internal/episode"
@@ -72,7 +72,7 @@ func command() *cmdline.Command {
 		if err != nil {
 			return err
 		}
-		if err := writeSummary(summaryFile, &summary); err != nil {
+		if err := writeSummary(inv, summaryFile, &summary); err != nil {
 			return err
 		}
 		inv.Logf("%s", &summary)
@@ -99,7 +99,7 @@ func printAudit(ctx context.Context, inv *cmdline.Invocation, in *stream.Reader)
 	return audit.Write(w)
 }
 
-func writeSummary(name string, s *verify.Summary) error {
+func writeSummary(inv *cmdline.Invocation, name string, s *verify.Summary) error {
 	if name == "" {
 		return nil
 	}
@@ -107,5 +107,8 @@ func writeSummary(name string, s *verify.Summary) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(name, append(text, '\n'), 0o666)
+	return inv.WriteFile(name, func(w io.Writer) error {
+		_, err := w.Write(append(text, '\n'))
+		return err
+	})
 }

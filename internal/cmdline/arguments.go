@@ -81,9 +81,10 @@ func (c *Command) lookupShort(letter string) *Flag {
 
 func (c *Command) unknown(spelling string) error {
 	err := Usagef("unknown flag %s", spelling)
-	nearest, least := "", 3
+	word := strings.TrimLeft(spelling, "-")
+	nearest, least := "", min(3, len(word)) // or anything short would be near
 	for _, f := range c.flags {
-		if d := distance(strings.TrimLeft(spelling, "-"), f.name); !f.hidden && d < least {
+		if d := distance(word, f.name); !f.hidden && d < least {
 			nearest, least = f.name, d
 		}
 	}
@@ -114,6 +115,10 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
+// spelled gives flags their two dashes in the errors of the flag package, and
+// switches the wording of the other flags.
+var spelled = strings.NewReplacer("invalid boolean value", "invalid value", `" for -`, `" for flag --`, `" for flag -`, `" for flag --`)
+
 // parse sets the flags' values from arguments, environment and configuration
 // file, in this order of precedence. It returns the operands and the names of
 // the flags that were set by any of them.
@@ -139,7 +144,7 @@ func (c *Command) parse(raw []string) (operands []string, set map[string]bool, e
 		app.Flags = append(app.Flags, &cli.GenericFlag{Name: f.name, Value: f.value})
 	}
 	if err := app.Run(append([]string{c.Name}, flags...)); err != nil {
-		return nil, nil, Usagef("%s", strings.Replace(err.Error(), "for flag -", "for flag --", 1))
+		return nil, nil, Usagef("%s", spelled.Replace(err.Error()))
 	}
 	for _, f := range c.flags {
 		if f.env() == "" || set[f.name] {

@@ -55,7 +55,7 @@ func exits(ts *testscript.TestScript, _ bool, arguments []string) {
 // exampleCommand keeps the environments of one domain. It is the command of
 // README.md with flags for the tests.
 func exampleCommand() *Command {
-	var domain, then string
+	var domain, then, beside string
 	var notes []string
 	var groups int
 	c := &Command{
@@ -65,6 +65,7 @@ func exampleCommand() *Command {
 	}
 	c.String(&domain, "domain", "", "domain to keep").Metavar("NAME")
 	c.Int(&groups, "groups", 8, 1, "a number").Short("G")
+	c.String(&beside, "beside", "", "also write this file").Metavar("FILE").Neutral()
 	c.Strings(&notes, "note", "a text, may be repeated")
 	c.Choice(&then, "then", "end", []string{"end", "fail", "refuse", "wait", "table"}, "what to do after the last record").Neutral()
 	c.Validate = func(inv *Invocation) error {
@@ -102,6 +103,11 @@ func exampleCommand() *Command {
 				continue
 			}
 			if err := out.WriteEnvironment(environment); err != nil {
+				return err
+			}
+		}
+		if beside != "" {
+			if err := inv.WriteFile(beside, func(w io.Writer) error { _, err := io.WriteString(w, "beside\n"); return err }); err != nil {
 				return err
 			}
 		}
@@ -273,6 +279,16 @@ func TestPermute(t *testing.T) {
 }
 
 // Every id lies in exactly one shard.
+// What is printed about an error is one line without control characters.
+func TestErrorsAreALine(t *testing.T) {
+	if got, want := oneLine("a\r\nb \x1b[31m\tc\x00"), "a; b \ufffd[31m\tc\ufffd"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := oneLine(strings.Repeat("é", 5000)); len([]rune(got)) != longestLine+len(" ...") {
+		t.Errorf("%d characters", len([]rune(got)))
+	}
+}
+
 func TestShardsPartitionTheIDs(t *testing.T) {
 	for id := range 200 {
 		in := 0

@@ -52,6 +52,10 @@ func (inv *Invocation) IsSet(name string) bool { return inv.set[name] }
 // interrupted.
 func (inv *Invocation) Stdin() io.Reader { return inv.stdin }
 
+// maxThreads is more than any machine has; beyond it the stacks alone would
+// fill the memory.
+const maxThreads = 1 << 12
+
 func (inv *Invocation) validate() error {
 	var err error
 	if inv.shardIndex, inv.shardCount, err = parseShard(inv.shared.shard); err != nil {
@@ -59,6 +63,12 @@ func (inv *Invocation) validate() error {
 	}
 	if _, err := inv.format(); err != nil {
 		return err
+	}
+	if inv.set["output"] && inv.shared.output == "" {
+		return Hint(Usagef("--output is empty"), "-o - writes to stdout")
+	}
+	if inv.Threads > maxThreads {
+		return Usagef("invalid value \"%d\" for flag --threads: want at most %d", inv.Threads, maxThreads)
 	}
 	if inv.command.Validate != nil {
 		err := inv.command.Validate(inv)
@@ -186,18 +196,69 @@ func (inv *Invocation) openOutput() (io.Writer, error) {
 	if inv.file != nil {
 		return inv.file, nil
 	}
-	name := inv.shared.output
-	flags := os.O_WRONLY
-	if info, err := os.Stat(name); err != nil || info.Mode().IsRegular() {
-		name += ".partial"
-		flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
-	} // else a device or a named pipe, which is written as it is
-	file, err := os.OpenFile(name, flags, 0o666)
+	file, err := inv.create(inv.shared.output)
 	if err != nil {
 		return nil, err
 	}
 	inv.file = file
 	return file, nil
+}
+
+// create opens what will be the file name: name.partial, which takes its place
+// by complete, or name itself if that is a device or a named pipe.
+func (inv *Invocation) create(name string) (*os.File, error) {
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		return os.OpenFile(name, os.O_WRONLY, 0)
+	}
+	name += ".partial"
+	if written, err := os.Stat(name); err == nil { // opening it would empty it
+		for _, operand := range inv.Operands {
+			if read, err := os.Stat(operand); err == nil && os.SameFile(read, written) {
+				return nil, Hint(fmt.Errorf("%s is input and would be written over", operand), "rename it, or write another file")
+			}
+		}
+	}
+	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+}
+
+// complete closes a file that create opened for name and puts it in its place.
+func complete(file *os.File, name string) error {
+	partial := file.Name() != name
+	if partial {
+		if err := file.Sync(); err != nil {
+			file.Close()
+			return err
+		}
+	}
+	if err := file.Close(); err != nil {
+		return err
+	}
+	if partial {
+		return os.Rename(file.Name(), name)
+	}
+	return nil
+}
+
+// WriteFile writes a file beside the output, such as a summary, whole or not at
+// all. A device or a named pipe is written as it is.
+func (inv *Invocation) WriteFile(name string, write func(io.Writer) error) error {
+	file, err := inv.create(name)
+	if err != nil {
+		return err
+	}
+	buffer := bufio.NewWriter(file)
+	if err = write(buffer); err == nil {
+		err = buffer.Flush()
+	}
+	if err == nil {
+		err = complete(file, name)
+	} else {
+		file.Close()
+	}
+	if err != nil && file.Name() != name {
+		os.Remove(file.Name())
+	}
+	return err
 }
 
 func (inv *Invocation) toStdout() bool { return inv.shared.output == "" || inv.shared.output == "-" }
@@ -248,19 +309,7 @@ func (inv *Invocation) finish() error {
 	if inv.file == nil {
 		return nil
 	}
-	partial := inv.file.Name() != inv.shared.output
-	if partial {
-		if err := inv.file.Sync(); err != nil {
-			return err
-		}
-	}
-	if err := inv.file.Close(); err != nil {
-		return err
-	}
-	if partial {
-		return os.Rename(inv.file.Name(), inv.shared.output)
-	}
-	return nil
+	return complete(inv.file, inv.shared.output)
 }
 
 // abandon leaves no output file; an interrupted command leaves FILE.partial

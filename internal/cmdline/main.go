@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"unicode"
 
 	"golang.org/x/term"
 )
@@ -214,9 +215,23 @@ func (inv *Invocation) report(err error) int {
 	return exitCode(err)
 }
 
+// oneLine makes text a line that a terminal can show: values out of a stream
+// may hold control characters, and a schema checker may have pages to say.
 func oneLine(text string) string {
-	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\t' {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
+	if runes := []rune(text); len(runes) > longestLine {
+		text = string(runes[:longestLine]) + " ..."
+	}
+	return text
 }
+
+const longestLine = 1000 // characters
 
 type signalError struct{ signal syscall.Signal }
 
