@@ -134,6 +134,9 @@ func (o *options) setOff(text string) error {
 	return nil
 }
 
+// mostEpisodes bounds a step, which is held in memory as a whole.
+const mostEpisodes = 1 << 24
+
 func (o *options) validate(inv *cmdline.Invocation) error {
 	solution := o.engine == engineSolution
 	switch {
@@ -152,6 +155,9 @@ func (o *options) validate(inv *cmdline.Invocation) error {
 	}
 	if o.eval && !inv.IsSet("group-size") {
 		o.groupSize = 1
+	}
+	if o.groups > mostEpisodes || o.groupSize > mostEpisodes/o.groups {
+		return cmdline.Usagef("--groups %d of --group-size %d are more than %d episodes, the most of one step", o.groups, o.groupSize, mostEpisodes)
 	}
 	return o.settings(inv, "").Check()
 }
