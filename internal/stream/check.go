@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/odyssey-rl/odyssey/internal/episode"
 )
@@ -20,6 +22,20 @@ func checkEnvironment(e *episode.Environment) error {
 func checkTrajectory(t *episode.Trajectory, kind Kind) error {
 	if t.TrajectoryID == "" {
 		return &fieldError{"trajectory_id", errors.New("is empty")}
+	}
+	if err := checkWord("finish_reason", t.FinishReason, finishReasons); err != nil {
+		return err
+	}
+	for _, number := range []struct {
+		name  string
+		value float64
+	}{
+		{"step", float64(t.Step)}, {"sample", float64(t.Sample)}, {"level", float64(t.Level)}, {"policy_version", float64(t.PolicyVersion)},
+		{"retries", float64(t.Retries)}, {"temperature", t.Temperature},
+	} {
+		if number.value < 0 {
+			return &fieldError{number.name, fmt.Errorf("%v is negative", number.value)}
+		}
 	}
 	n := len(t.TokenIDs)
 	length := func(name string, got int) error {
@@ -47,11 +63,19 @@ func checkTrajectory(t *episode.Trajectory, kind Kind) error {
 			return at("segments", atIndex(i, err))
 		}
 	}
+	before := 0
 	for i := range t.Turns {
 		turn := &t.Turns[i]
+		if err := checkWord("role", turn.Role, roles); err != nil {
+			return at("turns", atIndex(i, err))
+		}
 		if err := checkSpan(turn.TokenStart, turn.TokenEnd, n); err != nil {
 			return at("turns", atIndex(i, err))
 		}
+		if turn.TokenStart < before {
+			return at("turns", atIndex(i, fmt.Errorf("token range [%d, %d) begins before the end of the turn before it, %d", turn.TokenStart, turn.TokenEnd, before)))
+		}
+		before = turn.TokenEnd
 		for j := range turn.Calls {
 			if err := checkSpan(turn.Calls[j].TokenStart, turn.Calls[j].TokenEnd, n); err != nil {
 				return at("turns", atIndex(i, at("calls", atIndex(j, err))))
@@ -60,6 +84,15 @@ func checkTrajectory(t *episode.Trajectory, kind Kind) error {
 	}
 	for i := range t.Failures {
 		failure := &t.Failures[i]
+		if err := checkWord("fault", failure.Fault, faults); err != nil {
+			return at("failures", atIndex(i, err))
+		}
+		if failure.Turn < 0 || failure.Turn >= len(t.Turns) {
+			return at("failures", atIndex(i, &fieldError{"turn", fmt.Errorf("there is no turn %d of %d", failure.Turn, len(t.Turns))}))
+		}
+		if failure.ByteStart < 0 || failure.ByteEnd < failure.ByteStart {
+			return at("failures", atIndex(i, fmt.Errorf("byte range [%d, %d) is none", failure.ByteStart, failure.ByteEnd)))
+		}
 		if err := checkSpan(failure.TokenStart, failure.TokenEnd, n); err != nil {
 			return at("failures", atIndex(i, err))
 		}
@@ -81,9 +114,31 @@ func checkTrajectory(t *episode.Trajectory, kind Kind) error {
 			return &fieldError{"credit_mask", fmt.Errorf("[%d] is %d where loss_mask is %d", i, m, t.LossMask[i])}
 		}
 	}
+	if turn := t.Credit.ResponsibleTurn; turn < -1 || turn >= len(t.Turns) {
+		return &fieldError{"responsible_turn", fmt.Errorf("there is no turn %d of %d", turn, len(t.Turns))}
+	}
+	if t.Credit.Weight < 0 {
+		return &fieldError{"weight", fmt.Errorf("%v is negative", t.Credit.Weight)}
+	}
 	span := t.Credit.ErrorSpan
 	if err := checkSpan(span.TokenStart, span.TokenEnd, n); err != nil {
 		return at("error_span", err)
+	}
+	return nil
+}
+
+// The words of the fields that hold one of a few; a field that is absent is
+// empty. Kinds of failure are not among them: who assigns credit knows those,
+// and demands what it needs.
+var (
+	finishReasons = []string{episode.FinishSubmitted, episode.FinishAbnormal, episode.FinishBudget, episode.FinishFault, episode.FinishCancelled}
+	roles         = []string{episode.RoleSystem, episode.RoleUser, episode.RoleAssistant, episode.RoleTool}
+	faults        = []string{episode.FaultAgent, episode.FaultEnvironment, episode.FaultVerifier, episode.FaultInfrastructure}
+)
+
+func checkWord(name, word string, words []string) error {
+	if word != "" && !slices.Contains(words, word) {
+		return &fieldError{name, fmt.Errorf("%q is none of %s", word, strings.Join(words, ", "))}
 	}
 	return nil
 }

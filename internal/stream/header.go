@@ -139,6 +139,13 @@ func parseHeader(text []byte) (Header, error) {
 		return Header{}, fmt.Errorf("stream version %s is newer than this program reads (%d)", wire.Version, versionMajor)
 	case rowNodes[wire.Kind] == nil:
 		return Header{}, fmt.Errorf("no kind of stream is called %q", wire.Kind)
+	case wire.GroupsPerStep < 0 || wire.GroupSize < 0 || wire.Staleness < 0 || wire.Steps < 0:
+		return Header{}, fmt.Errorf("header: groups_per_step %d, group_size %d, staleness %d, steps %d: none may be negative",
+			wire.GroupsPerStep, wire.GroupSize, wire.Staleness, wire.Steps)
+	case wire.LogprobConvention != "" && wire.LogprobConvention != LogprobProcessed && wire.LogprobConvention != LogprobRaw:
+		return Header{}, fmt.Errorf("header: logprob_convention %q is neither %s nor %s", wire.LogprobConvention, LogprobProcessed, LogprobRaw)
+	case wire.RewardMin > wire.RewardMax:
+		return Header{}, fmt.Errorf("header: reward_min %v is above reward_max %v", wire.RewardMin, wire.RewardMax)
 	}
 	return Header{
 		wire.Kind, wire.Version, wire.Tokenizer, wire.GroupsPerStep, wire.GroupSize, wire.Staleness, wire.Steps,

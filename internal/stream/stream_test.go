@@ -122,19 +122,38 @@ func randomTrajectory(random *rand.Rand, id int, credit bool) *episode.Trajector
 	for i := range t.Segments {
 		span(&t.Segments[i].TokenStart, &t.Segments[i].TokenEnd)
 	}
+	pick := func(words []string) string { return words[random.IntN(len(words))] }
+	t.FinishReason = pick(finishReasons)
+	for _, number := range []*int{&t.Step, &t.Sample, &t.Level, &t.PolicyVersion, &t.Retries} {
+		*number &= math.MaxInt
+	}
+	t.Temperature = math.Abs(t.Temperature)
 	for i := range t.Turns {
 		span(&t.Turns[i].TokenStart, &t.Turns[i].TokenEnd)
+		if i > 0 {
+			t.Turns[i].TokenStart = max(t.Turns[i].TokenStart, t.Turns[i-1].TokenEnd)
+			t.Turns[i].TokenEnd = max(t.Turns[i].TokenEnd, t.Turns[i].TokenStart)
+		}
+		t.Turns[i].Role = pick(roles)
 		for j := range t.Turns[i].Calls {
 			span(&t.Turns[i].Calls[j].TokenStart, &t.Turns[i].Calls[j].TokenEnd)
 		}
 	}
+	if len(t.Turns) == 0 {
+		t.Failures = t.Failures[:0]
+	}
 	for i := range t.Failures {
+		t.Failures[i].Turn, t.Failures[i].Fault = random.IntN(len(t.Turns)), pick(faults)
+		t.Failures[i].ByteStart = random.IntN(9)
+		t.Failures[i].ByteEnd = t.Failures[i].ByteStart + random.IntN(9)
 		span(&t.Failures[i].TokenStart, &t.Failures[i].TokenEnd)
 		span(&t.Failures[i].CallTokenStart, &t.Failures[i].CallTokenEnd)
 	}
 	if credit {
 		t.Credit = &episode.Credit{}
 		fill(random, reflect.ValueOf(t.Credit).Elem())
+		t.Credit.ResponsibleTurn = random.IntN(len(t.Turns)+1) - 1
+		t.Credit.Weight = math.Abs(t.Credit.Weight)
 		t.Credit.CreditMask = make([]uint8, n)
 		for i := range n {
 			t.Credit.CreditMask[i] = t.LossMask[i] & uint8(random.IntN(2))

@@ -211,6 +211,16 @@ func TestLineEndingsDoNotMatter(t *testing.T) {
 	}
 }
 
+// A header whose figures cannot be is refused.
+func TestHeadersThatCannotBe(t *testing.T) {
+	for _, field := range []string{`"groups_per_step":-1`, `"group_size":-1`, `"staleness":-1`, `"steps":-1`, `"logprob_convention":"x"`, `"reward_min":2,"reward_max":1`} {
+		text := `{"format":"odyssey-stream","kind":"trajectory","version":"1.0",` + field + "}\n{\"end\":0}\n"
+		if _, _, err := decode([]byte(text)); err == nil || !strings.Contains(err.Error(), "header: ") {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
+
 func TestALineHasNoLengthLimit(t *testing.T) {
 	e := &episode.Environment{EnvironmentID: "a", Files: []episode.File{{Path: "x", Content: strings.Repeat("0123456789abcdé\n", 1<<20)}}}
 	for _, format := range formats {
@@ -232,14 +242,27 @@ func TestWriterRefusesWhatCannotBeKept(t *testing.T) {
 		}
 		good := func(id string) *episode.Trajectory {
 			return &episode.Trajectory{TrajectoryID: id, TokenIDs: []int32{1}, LossMask: []uint8{1}, RolloutLogprobs: []float32{0},
-				Turns: []episode.Turn{{Role: "a"}}, Credit: &episode.Credit{CreditMask: []uint8{1}}}
+				Turns: []episode.Turn{{Role: episode.RoleUser}}, Credit: &episode.Credit{CreditMask: []uint8{1}}}
 		}
 		for want, damage := range map[string]func(*episode.Trajectory){
 			"rollout_logprobs[0]: is not a finite number": func(t *episode.Trajectory) { t.RolloutLogprobs[0] = float32(nan) },
 			"advantage: is not a finite number":           func(t *episode.Trajectory) { t.Credit.Advantage = &nan },
-			"turns[0].role: is not valid UTF-8":           func(t *episode.Trajectory) { t.Turns[0].Role = "\xff" },
+			"turns[0].stop_reason: is not valid UTF-8":    func(t *episode.Trajectory) { t.Turns[0].StopReason = "\xff" },
 			"credit_mask: [0] is 1 where loss_mask is 0":  func(t *episode.Trajectory) { t.LossMask[0] = 0 },
 			"credit_mask: has 0 values":                   func(t *episode.Trajectory) { t.Credit.CreditMask = nil },
+			"finish_reason: \"x\" is none of":             func(t *episode.Trajectory) { t.FinishReason = "x" },
+			"turns[0].role: \"x\" is none of":             func(t *episode.Trajectory) { t.Turns[0].Role = "x" },
+			"failures[0].fault: \"x\" is none of":         func(t *episode.Trajectory) { t.Failures = []episode.Failure{{Fault: "x"}} },
+			"failures[0].turn: there is no turn 1 of 1":   func(t *episode.Trajectory) { t.Failures = []episode.Failure{{Turn: 1}} },
+			"failures[0]: byte range [2, 1) is none":      func(t *episode.Trajectory) { t.Failures = []episode.Failure{{ByteStart: 2, ByteEnd: 1}} },
+			"turns[1]: token range [0, 1) begins before":  func(t *episode.Trajectory) { t.Turns = []episode.Turn{{TokenEnd: 1}, {TokenEnd: 1}} },
+			"step: -1 is negative":                        func(t *episode.Trajectory) { t.Step = -1 },
+			"level: -1 is negative":                       func(t *episode.Trajectory) { t.Level = -1 },
+			"policy_version: -1 is negative":              func(t *episode.Trajectory) { t.PolicyVersion = -1 },
+			"temperature: -0.5 is negative":               func(t *episode.Trajectory) { t.Temperature = -0.5 },
+			"responsible_turn: there is no turn 1 of 1":   func(t *episode.Trajectory) { t.Credit.ResponsibleTurn = 1 },
+			"responsible_turn: there is no turn -2 of 1":  func(t *episode.Trajectory) { t.Credit.ResponsibleTurn = -2 },
+			"weight: -1 is negative":                      func(t *episode.Trajectory) { t.Credit.Weight = -1 },
 			"needs the trajectory's credit":               func(t *episode.Trajectory) { t.Credit = nil },
 			"advantage: is a field of this kind": func(t *episode.Trajectory) {
 				t.Extra = map[string]json.RawMessage{"advantage": json.RawMessage("1")}
