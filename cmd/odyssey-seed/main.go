@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +26,9 @@ func main() { cmdline.Main(command()) }
 
 // extensions are those of the files that are read out of folders.
 var extensions = []string{".csv", ".tsv", ".tab", ".json", ".jsonl", ".ndjson"}
+
+// word is what the names of tools are made of.
+var word = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 
 func command() *cmdline.Command {
 	var (
@@ -66,6 +70,9 @@ func command() *cmdline.Command {
 	c.Int(&limits.Columns, "columns", seed.DefaultLimits.Columns, 2, "most columns of a table")
 
 	c.Validate = func(inv *cmdline.Invocation) error {
+		if given.Noun != "" && !word.MatchString(given.Noun) {
+			return cmdline.Hint(cmdline.Usagef("--noun %q cannot name a tool", given.Noun), "want letters, digits and _, a letter first, such as mountain_pass")
+		}
 		if !builtin {
 			return nil
 		}

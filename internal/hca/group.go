@@ -19,6 +19,9 @@ type Groups struct {
 // nil. Rows of a group that are missing, doubled or not adjacent are an error
 // that names the group.
 func (g *Groups) Add(tr *episode.Trajectory) ([]*episode.Trajectory, error) {
+	if tr.GroupID == "" {
+		return nil, fmt.Errorf("trajectory %s: group_id is empty", tr.TrajectoryID)
+	}
 	if tr.GroupSize < 1 {
 		return nil, fmt.Errorf("group %s: group_size %d", tr.GroupID, tr.GroupSize)
 	}

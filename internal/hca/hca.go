@@ -23,6 +23,7 @@ import (
 	"strings"
 
 	"github.com/odyssey-rl/odyssey/internal/episode"
+	"github.com/odyssey-rl/odyssey/internal/toolcall"
 )
 
 // Epsilon is added to sigma before an advantage is divided by it; below
@@ -501,6 +502,9 @@ func checkFailures(tr *episode.Trajectory) error {
 			return fmt.Errorf("trajectory %s: loss_mask holds %d; only 0 and 1 are allowed", tr.TrajectoryID, v)
 		}
 	}
+	if tr.FinishReason == "" {
+		return fmt.Errorf("trajectory %s: finish_reason is empty", tr.TrajectoryID)
+	}
 	if tr.FinishReason == episode.FinishAbnormal && len(tr.Failures) == 0 {
 		return fmt.Errorf("trajectory %s: finish_reason abnormal without a failure", tr.TrajectoryID)
 	}
@@ -508,13 +512,23 @@ func checkFailures(tr *episode.Trajectory) error {
 		if !slices.Contains(sides, f.Fault) {
 			return fmt.Errorf("trajectory %s: failure %d (%s) is the fault of %q, which is none of %s", tr.TrajectoryID, i, f.Kind, f.Fault, strings.Join(sides, ", "))
 		}
+		if !slices.Contains(toolcall.Kinds(), f.Kind) {
+			return fmt.Errorf("trajectory %s: failure %d is of the unknown kind %q", tr.TrajectoryID, i, f.Kind)
+		}
 		if f.Turn < 0 || f.Turn >= len(tr.Turns) {
 			return fmt.Errorf("trajectory %s: failure %d (%s) names turn %d of %d", tr.TrajectoryID, i, f.Kind, f.Turn, len(tr.Turns))
 		}
 		if f.Turn < tr.Failures[0].Turn {
 			return fmt.Errorf("trajectory %s: failure %d (%s) stands in turn %d, before the charged one in turn %d", tr.TrajectoryID, i, f.Kind, f.Turn, tr.Failures[0].Turn)
 		}
+		turn := tr.Turns[f.Turn]
+		if f.Fault == episode.FaultAgent && turn.Role != episode.RoleAssistant {
+			return fmt.Errorf("trajectory %s: failure %d (%s) blames the agent for turn %d, which is of role %q", tr.TrajectoryID, i, f.Kind, f.Turn, turn.Role)
+		}
 		for _, span := range [][2]int{{f.TokenStart, f.TokenEnd}, {f.CallTokenStart, f.CallTokenEnd}} {
+			if f.Fault == episode.FaultAgent && (span[0] < turn.TokenStart || span[1] > turn.TokenEnd) {
+				return fmt.Errorf("trajectory %s: failure %d (%s) spans tokens [%d, %d), outside its turn [%d, %d)", tr.TrajectoryID, i, f.Kind, span[0], span[1], turn.TokenStart, turn.TokenEnd)
+			}
 			if span[0] < 0 || span[1] < span[0] || span[1] > n {
 				return fmt.Errorf("trajectory %s: failure %d (%s) spans tokens [%d, %d) of %d", tr.TrajectoryID, i, f.Kind, span[0], span[1], n)
 			}

@@ -466,12 +466,14 @@ func TestGroupsAreCutAndChecked(t *testing.T) {
 		t.Errorf("two whole groups: %d, %v", n, err)
 	}
 	twice := trajectory("a", 3, 1, outcome{})
+	nameless := trajectory("", 1, 0, outcome{})
 	for name, c := range map[string]struct {
 		rows []*episode.Trajectory
 		want string
 	}{
 		"cut at the end":      {[]*episode.Trajectory{a[0], a[1]}, "group a: the stream ends after 2 of its 3 rows"},
 		"missing row":         {[]*episode.Trajectory{a[0], a[1], b[0], b[1]}, "group a: only 2 of its 3 rows"},
+		"no group":            {[]*episode.Trajectory{nameless}, "group_id is empty"},
 		"doubled sample":      {[]*episode.Trajectory{a[0], a[1], twice}, "group a: sample 1 occurs twice"},
 		"a row after its end": {[]*episode.Trajectory{b[0], b[1], a[0], a[1], a[2], b[0]}, "group b: a further row"},
 	} {
@@ -490,10 +492,14 @@ func TestBadRowsAreRefused(t *testing.T) {
 		"reward of NaN":     func(tr *episode.Trajectory) { tr.Reward = math.NaN() },
 		"reward over range": func(tr *episode.Trajectory) { tr.Reward = 1.5 },
 		"an earlier failure": func(tr *episode.Trajectory) {
-			tr.Failures = append(tr.Failures, episode.Failure{Turn: 1, Fault: episode.FaultAgent})
+			tr.Failures = append(tr.Failures, episode.Failure{Turn: 1, Kind: episode.KindNoAction, Fault: episode.FaultAgent, CallTokenStart: 2, CallTokenEnd: 2, TokenStart: 2, TokenEnd: 2})
 		},
-		"nobody's fault": func(tr *episode.Trajectory) { tr.Failures[0].Fault = "" },
-		"no failure":     func(tr *episode.Trajectory) { tr.Failures = nil },
+		"unknown kind":          func(tr *episode.Trajectory) { tr.Failures[0].Kind = "banana" },
+		"no finish_reason":      func(tr *episode.Trajectory) { tr.FinishReason = "" },
+		"blame in another turn": func(tr *episode.Trajectory) { tr.Failures[0].CallTokenStart = 0 },
+		"blame of the tool":     func(tr *episode.Trajectory) { tr.Turns[3].Role = episode.RoleTool },
+		"nobody's fault":        func(tr *episode.Trajectory) { tr.Failures[0].Fault = "" },
+		"no failure":            func(tr *episode.Trajectory) { tr.Failures = nil },
 	} {
 		group := makeGroup("g", []outcome{{reward: 1}, {abnormal: true}})
 		spoil(group[1])
