@@ -131,8 +131,10 @@ func (p *Policy) Wait(ctx context.Context, version int) error {
 	var ticker *time.Ticker
 	for {
 		latest, err := p.Latest()
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+		if err != nil {
+			if _, gone := os.Stat(p.path); gone != nil || !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
 		}
 		if err == nil && latest >= version {
 			return nil

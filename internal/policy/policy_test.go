@@ -285,6 +285,12 @@ func TestWaitReturnsWithTheVersion(t *testing.T) {
 	if err := p.Wait(ctx, 9); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
+	if err := os.RemoveAll(p.Path()); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Wait(t.Context(), 9); !errors.Is(err, fs.ErrNotExist) { // not forever
+		t.Errorf("error %v of a directory that is gone", err)
+	}
 }
 
 func TestEachSideHasOneProcess(t *testing.T) {
