@@ -290,6 +290,10 @@ func (r *Reader) nextPart() error {
 		}
 		break
 	}
+	after := r.record
+	if r.parts > 0 {
+		r.record = 0 // the record before is whole
+	}
 	var next part
 	var err error
 	switch magic, _ := r.source.Peek(6); {
@@ -307,6 +311,9 @@ func (r *Reader) nextPart() error {
 		err = ErrCut
 	default:
 		err = fmt.Errorf("neither JSONL nor an Arrow stream: it begins with %q", magic)
+	}
+	if err != nil && after > 0 {
+		err = fmt.Errorf("after the end of the stream of %d records: %w", after, err)
 	}
 	if err != nil {
 		return r.fail(r.cause(err))
@@ -326,6 +333,7 @@ func (r *Reader) nextPart() error {
 	}
 	r.part = next
 	r.parts++
+	r.record = after
 	return nil
 }
 

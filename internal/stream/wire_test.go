@@ -211,6 +211,21 @@ func TestLineEndingsDoNotMatter(t *testing.T) {
 	}
 }
 
+// What follows a whole stream and is none is no fault of its last record.
+func TestWhatFollowsAStreamIsNamed(t *testing.T) {
+	whole := encode(t, Header{Kind: KindEnvironment}, Format{}, []any{&episode.Environment{EnvironmentID: "a"}})
+	other := encode(t, Header{Kind: KindMetric}, Format{}, nil)
+	for want, rest := range map[string][]byte{
+		"test: after the end of the stream of 1 records: neither JSONL nor": []byte("garbage\n"),
+		"test: the header's kind is \"metric\"":                             other,
+	} {
+		_, records, err := decode(append(bytes.Clone(whole), rest...))
+		if len(records) != 1 || err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%d records, %v; want %s", len(records), err, want)
+		}
+	}
+}
+
 // A header whose figures cannot be is refused.
 func TestHeadersThatCannotBe(t *testing.T) {
 	for _, field := range []string{`"groups_per_step":-1`, `"group_size":-1`, `"staleness":-1`, `"steps":-1`, `"logprob_convention":"x"`, `"reward_min":2,"reward_max":1`} {
