@@ -181,12 +181,13 @@ func (t *table) getTool() episode.Tool {
 		Returns:    `{"type": "object", "properties": {` + strings.Join(returns, ", ") + `}}`,
 		Raises:     []string{CodeNotFound}, Pure: true, Language: "starlark",
 		// The argument comes as a dictionary, since a column may be called as
-		// a word of the language is.
+		// a word of the language is. The refusal does not repeat the argument:
+		// escaped quotes inside a string are a trap for a policy that copies.
 		Source: fmt.Sprintf("def %[1]s(**arguments):\n"+
 			"    value = arguments[%[3]q]\n"+
 			"    row = lookup(%[2]s, %[3]q, value) or lookup(%[2]s, %[3]q, value, fold=True)\n"+
 			"    if not row:\n"+
-			"        refuse(%[4]q, \"no %[5]s with %[6]s \" + json.encode(value))\n"+
+			"        refuse(%[4]q, \"no %[5]s with this %[6]s\")\n"+
 			"    return row\n", name, quote(t.Path), t.Key, CodeNotFound, spaced(t.Noun), spaced(t.Key)),
 		Examples: examples,
 	}
