@@ -18,7 +18,7 @@ build:
 	@mkdir -p bin
 	CGO_ENABLED=0 $(GO) build -o bin/ ./cmd/...
 
-# The main job on the embedded tables and the embedded policy: about five
+# The main job on the embedded tables and the embedded policy: about three
 # minutes on two cores. Everything it makes stands under run/.
 run: build
 	PATH="$(CURDIR)/bin:$$PATH" examples/demo.sh run
