@@ -6,7 +6,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -52,7 +54,7 @@ func command() *cmdline.Command {
 		Shared:  cmdline.Output | cmdline.Threads | cmdline.Seed,
 		Examples: `odyssey-train --init pico --policy P
 odyssey-rollout --policy P --steps 40 envs.arrows | odyssey-hca | odyssey-train --policy P -o metrics.jsonl
-odyssey-train --check-parity --parity exact --policy P trajectories.jsonl
+odyssey-rollout --policy P --eval envs.arrows | odyssey-train --check-parity --policy P
 odyssey-train --plot report.html metrics.jsonl`,
 		NoInputWhen: func() bool { return o.init != "" },
 	}
@@ -122,6 +124,10 @@ odyssey-train --plot report.html metrics.jsonl`,
 	return c
 }
 
+// trainingFlags say nothing to the modes that train nothing.
+var trainingFlags = []string{"objective", "learning-rate", "optimizer", "muon-rate", "beta1", "beta2", "weight-decay", "max-grad-norm",
+	"warmup", "decay-share", "clip-low", "clip-high", "dual-clip", "context-weight", "drill", "commit-every", "timings"}
+
 // number declares a flag from 0 to most whose default depends on the objective.
 func number(c *cmdline.Command, target *float64, name, metavar, standard string, most float64, usage string) {
 	c.Func(name, metavar, standard, usage, func(text string) error {
@@ -171,6 +177,11 @@ func (o *options) validate(inv *cmdline.Invocation) error {
 		return cmdline.Usagef("--commit-every belongs to --objective sft: the rollout waits for each version")
 	case o.train.Beta1 >= 1 || o.train.Beta2 >= 1:
 		return cmdline.Usagef("--beta1 and --beta2 must be below 1")
+	}
+	for _, name := range trainingFlags {
+		if mode != "" && inv.IsSet(name) {
+			return cmdline.Usagef("--%s belongs to training: leave it out with %s", name, mode)
+		}
 	}
 	sft := o.train.Objective == train.ObjectiveSFT
 	if !inv.IsSet("learning-rate") {
@@ -254,6 +265,11 @@ func (o *options) runTrain(ctx context.Context, inv *cmdline.Invocation) error {
 		options.Seconds = func() float64 { return time.Since(start).Seconds() }
 	}
 	if err := train.Run(ctx, p, newBackend(inv.Threads), options, settings, in.Trajectory); err != nil {
+		var difference *policy.Difference
+		if errors.As(err, &difference) && (slices.Contains(trainingFlags, difference.Name) || difference.Name == "seed") {
+			difference.Name = "--" + difference.Name // as it is typed
+			return difference
+		}
 		return err
 	}
 	return open() // a stream without steps is a whole one too

@@ -51,6 +51,9 @@ func (o *options) runParity(ctx context.Context, inv *cmdline.Invocation) error 
 	if err != nil {
 		return err
 	}
+	if r.Rows > 0 && r.Score.Tokens > 0 && r.Sampled == 0 {
+		return cmdline.Hint(fmt.Errorf("the trajectories were not sampled by a policy: all their log-probabilities are 0"), "odyssey-rollout --engine local samples")
+	}
 	fmt.Fprintf(out, "%d trajectories, %d sampled tokens\n", r.Rows, r.Score.Tokens)
 	for _, d := range []struct {
 		name string
@@ -62,7 +65,7 @@ func (o *options) runParity(ctx context.Context, inv *cmdline.Invocation) error 
 	worst := max(r.Score.Max, r.Training.Max)
 	switch {
 	case r.Rows == 0:
-		return cmdline.Refusedf("no trajectory to compare")
+		return cmdline.Hint(fmt.Errorf("no trajectory to compare"), "the stream is empty")
 	case o.parity == 0 && r.Score.Exact+r.Training.Exact < r.Score.Tokens+r.Training.Tokens:
 		return cmdline.Refusedf("the log-probabilities differ")
 	case worst > o.parity:
@@ -133,9 +136,10 @@ func (o *options) runEval(ctx context.Context, inv *cmdline.Invocation) error {
 		m := e.summary.Metric()
 		m.Step = k.version
 		if r := e.rescorer; r != nil {
-			m.LogprobAbsDiffMax, m.LogprobAbsDiffMean = r.Training.Max, r.Training.Mean()
+			r.Training.Into(&m)
 			if r.Training.Tokens > 0 {
-				m.Entropy = r.Entropy / float64(r.Training.Tokens)
+				entropy := r.Entropy / float64(r.Training.Tokens)
+				m.Entropy = &entropy
 			}
 		}
 		if err := out.WriteMetric(&m); err != nil {

@@ -76,7 +76,10 @@ func judge(folder string) (missed bool, err error) {
 	difference := 0.0
 	for _, r := range append(hca, grpo...) {
 		for _, m := range r.train {
-			difference = max(difference, m.LogprobAbsDiffMax)
+			if m.LogprobAbsDiffMax == nil {
+				return false, fmt.Errorf("step %d: the log-probability difference was not measured", m.Step)
+			}
+			difference = max(difference, *m.LogprobAbsDiffMax)
 		}
 	}
 	gate(difference == 0, "log-probability difference, every step 0", "%g", difference)

@@ -187,12 +187,12 @@ type Metric struct {
 	MalformedRate      float64  `json:"malformed_rate"`
 	Turns              float64  `json:"turns"`
 	ResponseTokens     float64  `json:"response_tokens"`
-	LogprobAbsDiffMax  float64  `json:"logprob_abs_diff_max"`
-	LogprobAbsDiffMean float64  `json:"logprob_abs_diff_mean"`
-	Loss               float64  `json:"loss"`
-	GradNorm           float64  `json:"grad_norm"`
-	Entropy            float64  `json:"entropy"`
-	MaxTokenWeight     float64  `json:"max_token_weight"`
+	LogprobAbsDiffMax  *float64 `json:"logprob_abs_diff_max,omitempty"` // nil here and below: not measured
+	LogprobAbsDiffMean *float64 `json:"logprob_abs_diff_mean,omitempty"`
+	Loss               *float64 `json:"loss,omitempty"`
+	GradNorm           *float64 `json:"grad_norm,omitempty"`
+	Entropy            *float64 `json:"entropy,omitempty"`
+	MaxTokenWeight     *float64 `json:"max_token_weight,omitempty"`
 	Trajectories       int      `json:"trajectories"`
 	Tokens             int      `json:"tokens"`
 	TokensPerS         *float64 `json:"tokens_per_s,omitempty"` // only with --timings

@@ -57,12 +57,37 @@ func Open(path string) (*Policy, error) {
 	p := &Policy{path: path}
 	switch _, err := p.Latest(); {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("policy %s: no committed version: %w", path, fs.ErrNotExist)
+		return nil, &Missing{Path: path}
 	case err != nil:
 		return nil, err
 	}
 	return p, nil
 }
+
+// Missing says that a directory has no committed version. It is an
+// fs.ErrNotExist.
+type Missing struct{ Path string }
+
+func (m *Missing) Error() string {
+	return fmt.Sprintf("policy %s: no committed version; hint: odyssey-train --init pico --policy %s makes one", m.Path, m.Path)
+}
+
+// Is tells errors.Is.
+func (m *Missing) Is(target error) bool { return target == fs.ErrNotExist }
+
+// Pruned says that the weights of a committed version were removed, as no step
+// needed them any more. It is an fs.ErrNotExist.
+type Pruned struct {
+	Path            string
+	Version, Latest int
+}
+
+func (p *Pruned) Error() string {
+	return fmt.Sprintf("version %d was pruned; %s holds version %d; hint: --policy builtin has version 0 of pico, odyssey-rollout --eval samples the latest version", p.Version, p.Path, p.Latest)
+}
+
+// Is tells errors.Is.
+func (p *Pruned) Is(target error) bool { return target == fs.ErrNotExist }
 
 // Create makes the directory at path, which must not hold a version yet, for a
 // first Commit of version 0.
@@ -176,6 +201,11 @@ func (p *Policy) Load(version int) (*Snapshot, error) {
 		return nil, err
 	}
 	snapshot, err := loadFrom(files)
+	if errors.Is(err, fs.ErrNotExist) {
+		if latest, failure := p.Latest(); failure == nil && version < latest {
+			return nil, &Pruned{Path: p.path, Version: version, Latest: latest}
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("policy %s: version %d: %w", p.path, version, err)
 	}

@@ -82,5 +82,5 @@ type Difference struct {
 }
 
 func (d *Difference) Error() string {
-	return fmt.Sprintf("policy %s: its odyssey-%s was begun with %s %q, not %q", d.Path, d.Side, d.Name, d.Begun, d.Now)
+	return fmt.Sprintf("policy %s: its odyssey-%s was begun with %s %q, not %q; hint: use the same flags or another directory", d.Path, d.Side, d.Name, d.Begun, d.Now)
 }

@@ -87,6 +87,13 @@ func loadFrom(files fs.FS) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, tensor := range tensors {
+		for i, x := range tensor.Data {
+			if x-x != 0 { // NaN or infinite
+				return nil, fmt.Errorf("tensor %s: element %d is %v", tensor.Name, i, x)
+			}
+		}
+	}
 	s.Digest = digest
 	s.Weights, err = config.Arrange(tensors)
 	return s, err

@@ -84,6 +84,17 @@ type measure struct {
 	value    func(episode.Metric) (float64, bool)
 }
 
+// measured is a quantity that a row may lack.
+func measured(f func(episode.Metric) *float64) func(episode.Metric) (float64, bool) {
+	return func(m episode.Metric) (float64, bool) {
+		v := f(m)
+		if v == nil {
+			return 0, false
+		}
+		return *v, true
+	}
+}
+
 func always(f func(episode.Metric) float64) func(episode.Metric) (float64, bool) {
 	return func(m episode.Metric) (float64, bool) { return f(m), true }
 }
@@ -96,15 +107,10 @@ var measures = []measure{
 	{"malformed rate", "%.3f", false, false, always(func(m episode.Metric) float64 { return m.MalformedRate })},
 	{"turns", "%.2f", false, false, always(func(m episode.Metric) float64 { return m.Turns })},
 	{"response tokens", "%.1f", false, false, always(func(m episode.Metric) float64 { return m.ResponseTokens })},
-	{"entropy", "%.3f", false, false, always(func(m episode.Metric) float64 { return m.Entropy })},
-	{"gradient norm", "%.3f", false, true, always(func(m episode.Metric) float64 { return m.GradNorm })},
-	{"log-probability difference, largest", "%g", true, true, always(func(m episode.Metric) float64 { return m.LogprobAbsDiffMax })},
-	{"tokens/s", "%.0f", false, true, func(m episode.Metric) (float64, bool) {
-		if m.TokensPerS == nil {
-			return 0, false
-		}
-		return *m.TokensPerS, true
-	}},
+	{"entropy", "%.3f", false, false, measured(func(m episode.Metric) *float64 { return m.Entropy })},
+	{"gradient norm", "%.3f", false, true, measured(func(m episode.Metric) *float64 { return m.GradNorm })},
+	{"log-probability difference, largest", "%g", true, true, measured(func(m episode.Metric) *float64 { return m.LogprobAbsDiffMax })},
+	{"tokens/s", "%.0f", false, true, measured(func(m episode.Metric) *float64 { return m.TokensPerS })},
 }
 
 // over reduces one measure over a window of rows.

@@ -12,7 +12,7 @@ import (
 func run() []episode.Metric {
 	var rows []episode.Metric
 	for step := 10; step >= 1; step-- {
-		rows = append(rows, episode.Metric{Step: step, Split: episode.SplitTrain, Reward: float64(step) / 10, LogprobAbsDiffMax: float64(step)})
+		rows = append(rows, episode.Metric{Step: step, Split: episode.SplitTrain, Reward: float64(step) / 10, Entropy: number(1), GradNorm: number(1), LogprobAbsDiffMax: number(float64(step))})
 	}
 	return append(rows,
 		episode.Metric{Step: 10, Split: episode.SplitHeldout, Reward: 0.75, Trajectories: 64},
@@ -86,4 +86,24 @@ func TestNoRowsGiveAnEmptyReport(t *testing.T) {
 	if !strings.Contains(b.String(), "0 optimizer steps") {
 		t.Error("an empty run does not say so")
 	}
+}
+
+func number(x float64) *float64 { return &x }
+
+// What was not measured is told apart from 0.
+func TestNotMeasured(t *testing.T) {
+	var table strings.Builder
+	rows := []episode.Metric{{Step: 0, Split: episode.SplitHeldout}, {Step: 1, Split: episode.SplitHeldout, Entropy: number(0)}}
+	if err := Table(&table, rows, nil); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(table.String()) {
+		if fields := strings.Fields(line); len(fields) > 0 && fields[0] == "entropy" {
+			if strings.Join(fields, " ") != "entropy - 0.000" {
+				t.Errorf("%q", line)
+			}
+			return
+		}
+	}
+	t.Errorf("no entropy in\n%s", table.String())
 }

@@ -40,9 +40,6 @@ func (s *Summary) Add(tr *episode.Trajectory) {
 	}
 	m.Trajectories++
 	m.Tokens += len(tr.TokenIDs)
-	if c := tr.Credit; c != nil && c.Advantage != nil && slices.Contains(c.CreditMask, 1) {
-		m.MaxTokenWeight = max(m.MaxTokenWeight, math.Abs(c.Weight**c.Advantage))
-	}
 	if leftOut(tr) {
 		return
 	}
@@ -72,9 +69,8 @@ func (s *Summary) Add(tr *episode.Trajectory) {
 }
 
 // Metric gives means over the rows that are not left out by the fault of
-// another side. Trajectories and Tokens count all rows; MaxTokenWeight is the
-// largest weight times advantage, as a magnitude, of a trained token. Step, and
-// what a model measures, are 0.
+// another side. Trajectories and Tokens count all rows. Step is 0, and what a
+// model or a training step measures is nil.
 func (s *Summary) Metric() episode.Metric {
 	m := s.metric
 	if s.live > 0 {
@@ -119,6 +115,14 @@ func (d *Difference) Add(mask []uint8, rollout, measured []float32) {
 	}
 }
 
+// Into writes what was measured into m; without a token nothing was.
+func (d *Difference) Into(m *episode.Metric) {
+	if d.Tokens > 0 {
+		most, mean := d.Max, d.Mean()
+		m.LogprobAbsDiffMax, m.LogprobAbsDiffMean = &most, &mean
+	}
+}
+
 // Mean is the mean absolute difference.
 func (d *Difference) Mean() float64 {
 	if d.Tokens == 0 {
@@ -127,8 +131,20 @@ func (d *Difference) Mean() float64 {
 	return d.sum / float64(d.Tokens)
 }
 
-// meanEntropy is over the tokens with b = 1, in nats.
-func meanEntropy(rows []*episode.Trajectory, measures []model.Measure) float64 {
+// largestTokenWeight is the largest weight times advantage, as a magnitude, of
+// a trained token.
+func largestTokenWeight(rows []*episode.Trajectory) float64 {
+	largest := 0.0
+	for _, tr := range rows {
+		if c := tr.Credit; c != nil && c.Advantage != nil && slices.Contains(c.CreditMask, 1) {
+			largest = max(largest, math.Abs(c.Weight**c.Advantage))
+		}
+	}
+	return largest
+}
+
+// meanEntropy is over the tokens with b = 1, in nats; nil without such a token.
+func meanEntropy(rows []*episode.Trajectory, measures []model.Measure) *float64 {
 	sum, n := 0.0, 0
 	for i, tr := range rows {
 		for j, b := range tr.LossMask {
@@ -139,7 +155,8 @@ func meanEntropy(rows []*episode.Trajectory, measures []model.Measure) float64 {
 		}
 	}
 	if n == 0 {
-		return 0
+		return nil
 	}
-	return sum / float64(n)
+	sum /= float64(n)
+	return &sum
 }

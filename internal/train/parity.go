@@ -18,6 +18,7 @@ type Rescorer struct {
 	Training Difference // against the training forward
 	Entropy  float64    // sum over tokens with b = 1, in nats
 	Rows     int
+	Sampled  int // tokens with b = 1 whose recorded log-probability is not 0
 
 	policy  *policy.Policy
 	backend kernel.Backend
@@ -50,6 +51,9 @@ func (r *Rescorer) Add(ctx context.Context, tr *episode.Trajectory, score bool) 
 	r.Training.Add(tr.LossMask, tr.RolloutLogprobs, measures[0].Logprobs)
 	for j, b := range tr.LossMask {
 		if b == 1 {
+			if tr.RolloutLogprobs[j] != 0 {
+				r.Sampled++
+			}
 			r.Entropy += float64(measures[0].Entropies[j])
 		}
 	}

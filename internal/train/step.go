@@ -93,13 +93,14 @@ func (l *learner) step(s int, rows []*episode.Trajectory) (episode.Metric, error
 		return metric, err
 	}
 	l.gradient.Zero()
+	largest := largestTokenWeight(rows)
 	var examples []model.Example
 	if l.options.Objective == ObjectiveSFT {
 		examples = l.sftExamples(s, rows)
-		temperature, metric.MaxTokenWeight = 1, 0
+		temperature = 1
 		for _, e := range examples {
 			for _, w := range e.Weights {
-				metric.MaxTokenWeight = max(metric.MaxTokenWeight, float64(w))
+				largest = max(largest, float64(w))
 			}
 		}
 	} else if examples, err = l.policyExamples(rows, temperature); err != nil {
@@ -120,25 +121,25 @@ func (l *learner) step(s int, rows []*episode.Trajectory) (episode.Metric, error
 			}
 		}
 	}
-	metric.Loss = 0 - objective
+	loss, norm := 0-objective, 0.0
+	metric.Loss, metric.GradNorm, metric.MaxTokenWeight = &loss, &norm, &largest
 	if l.options.Objective == ObjectivePolicy {
 		var d Difference
 		for i, tr := range rows {
 			d.Add(tr.LossMask, tr.RolloutLogprobs, measures[i].Logprobs)
 		}
-		metric.LogprobAbsDiffMax, metric.LogprobAbsDiffMean = d.Max, d.Mean()
+		d.Into(&metric)
 		metric.Entropy = meanEntropy(rows, measures)
 	}
 	if !signal {
 		return metric, nil // no gradient: momentum alone must not move the weights
 	}
 	if math.IsNaN(objective) || math.IsInf(objective, 0) {
-		return metric, fmt.Errorf("step %d: loss %v is not finite", s, metric.Loss)
+		return metric, fmt.Errorf("step %d: loss %v is not finite", s, loss)
 	}
-	norm := l.optimizer.Step(l.model, l.gradient, float32(l.options.LearningRate*l.options.rate(s)), float32(l.options.MaxGradNorm))
-	metric.GradNorm = float64(norm)
-	if math.IsNaN(metric.GradNorm) || math.IsInf(metric.GradNorm, 0) {
-		return metric, fmt.Errorf("step %d: gradient norm %v is not finite", s, metric.GradNorm)
+	norm = float64(l.optimizer.Step(l.model, l.gradient, float32(l.options.LearningRate*l.options.rate(s)), float32(l.options.MaxGradNorm)))
+	if math.IsNaN(norm) || math.IsInf(norm, 0) {
+		return metric, fmt.Errorf("step %d: gradient norm %v is not finite", s, norm)
 	}
 	return metric, nil
 }
