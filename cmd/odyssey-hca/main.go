@@ -133,6 +133,9 @@ odyssey-hca --estimator grpo --stats trajectories.jsonl`,
 		if o.kind != "" && o.kind != "clean" && !slices.Contains(toolcall.Kinds(), o.kind) {
 			return cmdline.Hint(cmdline.Usagef("--kind: unknown failure kind %q", o.kind), "the kinds are clean, %s", strings.Join(toolcall.Kinds(), ", "))
 		}
+		if o.explain && o.stats {
+			return cmdline.Usagef("--explain and --stats exclude each other")
+		}
 		if o.json && o.stats {
 			return cmdline.Usagef("--json and --stats exclude each other")
 		}

@@ -70,7 +70,8 @@ func redetect(tr *episode.Trajectory, tokenizer *token.Tokenizer, settings toolc
 	if slices.Equal(failures, tr.Failures) {
 		return nil
 	}
-	return cmdline.Refusedf("trajectory %s: recorded %s, detected %s", tr.TrajectoryID, failureText(tr.Failures), failureText(failures))
+	err = cmdline.Refusedf("trajectory %s: recorded %s, detected %s", tr.TrajectoryID, failureText(tr.Failures), failureText(failures))
+	return cmdline.Hint(err, "a rollout with --off KIND,... needs the same --off here")
 }
 
 func failureText(failures []episode.Failure) string {

@@ -202,7 +202,7 @@ func (o *options) run(ctx context.Context, inv *cmdline.Invocation) error {
 	}
 	deal, err := sampler.New(environments, inv.Seed, tasks.Choosable)
 	if err != nil {
-		return cmdline.Hint(fmt.Errorf("%w (%s)", err, describe(tasks.Left())), "look at --split, --levels and --max-context")
+		return cmdline.Hint(fmt.Errorf("%w (%s)", err, describe(tasks.Left())), "%s", o.remedy(len(environments), tasks.Left()))
 	}
 	inv.Logf("%d tasks of split %s to choose from (%s)", deal.Len(), o.split, describe(tasks.Left()))
 	if inv.DryRun {
@@ -232,6 +232,28 @@ func (o *options) run(ctx context.Context, inv *cmdline.Invocation) error {
 		inv.Warnf("%d episodes ended by a fault of a tool, a verifier or the sandbox and were tried again", n)
 	}
 	return err
+}
+
+// remedy is what to do where no task can be chosen: the reason that left most
+// out is named.
+func (o *options) remedy(environments int, left rollout.Left) string {
+	switch most := max(left.OtherLevel, left.Rejected, left.TooLong); {
+	case environments == 0:
+		return "the stream has no environment"
+	case left.OtherSplit == environments:
+		other := episode.SplitHeldout
+		if o.split == other {
+			other = episode.SplitTrain
+		}
+		return "every environment is of the other split: --split " + other
+	case most == 0:
+		return "the environments have no tasks: odyssey-tasks proposes them, odyssey-verify accepts them"
+	case most == left.Rejected:
+		return "odyssey-verify rejected the tasks: its record of each names the gate"
+	case most == left.OtherLevel:
+		return "--levels leaves the tasks out: name others"
+	}
+	return "the prompts do not fit: a greater --max-context or fewer --turn-tokens"
 }
 
 func describe(left rollout.Left) string {
@@ -355,6 +377,9 @@ func (j *job) follow(ctx context.Context) error {
 		if err := p.Agree("rollout", settings); err != nil {
 			return err
 		}
+	}
+	if j.policy != policy.Builtin && j.from() >= j.steps {
+		j.inv.Logf("%s is at version %d already: no step is left until --steps %d", j.policy, j.source.latest, j.steps)
 	}
 	local, err := j.local()
 	if err != nil {
