@@ -65,7 +65,7 @@ func (c *Command) help() string {
 			fmt.Fprintf(&b, "  %s\n", strings.TrimRight(line, "\n"))
 		}
 	}
-	fmt.Fprintf(&b, "\nA flag --some-name can also be set by ODYSSEY_SOME_NAME or in the file of --config.\n%s --man shows the manual page.\n", c.Name)
+	fmt.Fprintf(&b, "\nA flag --some-name can also be set by ODYSSEY_SOME_NAME, or by a line\n\"some-name = value\" under [%s] in the file of --config; odyssey(7) has an example.\n%s --man shows the manual page.\n", c.Name, c.Name)
 	return b.String()
 }
 

@@ -27,7 +27,8 @@ type manualRenderer struct {
 	name    string // of the page, for .Nm
 	literal bool   // within .Bd -literal
 	lists   []manualList
-	blank   bool // a blank line is due
+	rows    [][]string // of the column list being collected
+	blank   bool       // a blank line is due
 }
 
 type manualList struct {
@@ -64,6 +65,35 @@ func (r *manualRenderer) flush() {
 	r.words = nil
 }
 
+// columns writes the rows collected, each cell as wide as the widest of its
+// column.
+func (r *manualRenderer) columns() {
+	if len(r.rows) == 0 {
+		return
+	}
+	if r.blank {
+		r.out.WriteString("\n")
+		r.blank = false
+	}
+	var widths []int
+	for _, row := range r.rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for _, row := range r.rows {
+		line := strings.Repeat(" ", r.indent)
+		for i, cell := range row {
+			line += cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2)
+		}
+		r.out.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	r.rows = nil
+}
+
 func (r *manualRenderer) text(s string) { r.words = append(r.words, strings.Fields(s)...) }
 
 func (r *manualRenderer) line(line string) {
@@ -80,7 +110,9 @@ func (r *manualRenderer) line(line string) {
 	switch macro {
 	case `\"`, "Dd", "Os", "Bk", "Ek":
 	case "Dt":
-		r.text(strings.Join(arguments, " "))
+		if len(arguments) > 1 {
+			r.text(arguments[0] + "(" + arguments[1] + ")")
+		}
 	case "Sh":
 		r.flush()
 		r.indent, r.blank = 0, true
@@ -140,7 +172,7 @@ func (r *manualRenderer) line(line string) {
 			r.text("-")
 			r.indent += 2
 		case "column":
-			r.text(strings.ReplaceAll(r.inline(arguments), " Ta ", " | "))
+			r.rows = append(r.rows, strings.Split(r.inline(arguments), " Ta "))
 		default:
 			r.text(r.inline(arguments))
 			r.flush()
@@ -148,6 +180,7 @@ func (r *manualRenderer) line(line string) {
 		}
 	case "El":
 		r.flush()
+		r.columns()
 		if n := len(r.lists); n > 0 {
 			r.indent = r.lists[n-1].indent
 			r.lists = r.lists[:n-1]
