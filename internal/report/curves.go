@@ -83,7 +83,7 @@ func writePlot(b *strings.Builder, q measure, train []episode.Metric) {
 	}
 	fmt.Fprintf(b, "<div class=\"card\"><h2>%s</h2><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s over steps\">\n", html.EscapeString(q.name), plotWidth, plotHeight, html.EscapeString(q.name))
 	for _, part := range []float64{0, 0.5, 1} {
-		fmt.Fprintf(b, "<path class=\"axis\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", marginLeft, y(top*part), plotWidth-marginRight, marginLeft-6, y(top*part)+4, fmt.Sprintf("%.3g", top*part))
+		fmt.Fprintf(b, "<path class=\"axis\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", marginLeft, y(top*part), plotWidth-marginRight, marginLeft-6, y(top*part)+4, axisLabel(top*part))
 	}
 	fmt.Fprintf(b, "<text x=\"%.1f\" y=\"%d\">%d</text><text x=\"%.1f\" y=\"%d\" text-anchor=\"end\">step %d</text>\n", x(firstStep), plotHeight-8, firstStep, x(lastStep), plotHeight-8, lastStep)
 	var line strings.Builder
@@ -100,4 +100,12 @@ func writePlot(b *strings.Builder, q measure, train []episode.Metric) {
 		}
 	}
 	fmt.Fprintf(b, "<path class=\"mean\" d=\"%s\"/>\n</svg></div>\n", line.String())
+}
+
+// axisLabel keeps a value short enough for the margin.
+func axisLabel(v float64) string {
+	if v >= 1000 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
 }

@@ -73,6 +73,9 @@ func TestCurvesIsOneSelfContainedPage(t *testing.T) {
 			t.Errorf("the page refers to something outside itself: %q", reference)
 		}
 	}
+	if strings.Contains(page, "e+0") {
+		t.Error("an axis label in scientific notation does not fit its margin")
+	}
 	if n := strings.Count(page, "class=\"mean\""); n < 8 {
 		t.Errorf("%d curves, want one per measure that the rows carry", n)
 	}
