@@ -345,7 +345,22 @@ func tokenRange(tokens []BlamedToken) string {
 	return fmt.Sprintf("[%d, %d)", tokens[0].Index, tokens[len(tokens)-1].Index+1)
 }
 
-// writeBlame lists the trained tokens of an abnormal trajectory.
+// blameEnds is how many of the blamed tokens are listed at either end.
+const blameEnds = 8
+
+// notSampled tells whether the turns come from a solution: no sampled token has
+// a log-probability other than 0.
+func (e *Explanation) notSampled() bool {
+	for j, b := range e.tr.LossMask {
+		if b == 1 && j < len(e.tr.RolloutLogprobs) && e.tr.RolloutLogprobs[j] != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// writeBlame lists the trained tokens of an abnormal trajectory, of many the
+// first and the last.
 func (e *Explanation) writeBlame(b *bufio.Writer) {
 	if !e.Abnormal || e.TokensTrained == 0 {
 		return
@@ -353,6 +368,7 @@ func (e *Explanation) writeBlame(b *bufio.Writer) {
 	f := e.tr.Failures[0]
 	b.WriteString("   token      id  probability  text\n")
 	certain := true
+	var rows []string
 	for j, m := range e.tr.Credit.CreditMask {
 		inCulprit := j >= f.TokenStart && j < f.TokenEnd
 		if m == 0 && !inCulprit {
@@ -368,9 +384,21 @@ func (e *Explanation) writeBlame(b *bufio.Writer) {
 		} else if t.Probability <= CertainProbability {
 			certain = false
 		}
-		fmt.Fprintf(b, "  %6d  %6d  %11.4f  %q%s\n", j, t.ID, t.Probability, t.Text, note)
+		rows = append(rows, fmt.Sprintf("  %6d  %6d  %11.4f  %q%s\n", j, t.ID, t.Probability, t.Text, note))
 	}
-	if certain {
+	for i, row := range rows {
+		if left := len(rows) - 2*blameEnds; left > 1 && i >= blameEnds && i < blameEnds+left {
+			if i == blameEnds {
+				fmt.Fprintf(b, "  ... %d more\n", left)
+			}
+			continue
+		}
+		b.WriteString(row)
+	}
+	switch {
+	case e.notSampled():
+		b.WriteString("not sampled by a policy: the probabilities say nothing\n")
+	case certain:
 		fmt.Fprintf(b, "warning: every blamed token was sampled with a probability above %.2f; there is next to no gradient in them\n", CertainProbability)
 	}
 }

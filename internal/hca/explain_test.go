@@ -115,6 +115,28 @@ func TestExplainAnswersEveryQuestionOfTheRule(t *testing.T) {
 	}
 }
 
+func TestExplainOfALongCallListsItsEnds(t *testing.T) {
+	tokenizer := byteTokenizer(t)
+	group := movieGroup(t, tokenizer)
+	e, text := explain(t, group, 1, preset(t, "hca"), tokenizer)
+	if want := fmt.Sprintf("  ... %d more\n", e.TokensTrained-16); !strings.Contains(text, want) {
+		t.Errorf("missing %q in:\n%s", want, text)
+	}
+	if rows := strings.Count(text, "0.9900  "); rows != 16 {
+		t.Errorf("%d rows, want 8 and 8:\n%s", rows, text)
+	}
+}
+
+func TestExplainOfASolutionDoesNotWarn(t *testing.T) {
+	tokenizer := byteTokenizer(t)
+	group := movieGroup(t, tokenizer)
+	clear(group[1].RolloutLogprobs)
+	_, text := explain(t, group, 1, preset(t, "hca"), tokenizer)
+	if !strings.Contains(text, "not sampled by a policy") || strings.Contains(text, "warning:") {
+		t.Errorf("a solution explained as sampled:\n%s", text)
+	}
+}
+
 func TestExplainOfACleanRow(t *testing.T) {
 	tokenizer := byteTokenizer(t)
 	group := movieGroup(t, tokenizer)
@@ -172,10 +194,12 @@ func TestExplainRefusesAnotherVocabulary(t *testing.T) {
 func TestStatsCount(t *testing.T) {
 	s := preset(t, "hca")
 	stats := NewStats(s)
-	for _, group := range [][]*episode.Trajectory{
+	groups := [][]*episode.Trajectory{
 		makeGroup("a", []outcome{{reward: 1}, {abnormal: true}, {fault: episode.FaultVerifier}}),
 		makeGroup("b", []outcome{{abnormal: true}, {abnormal: true}}), // no signal
-	} {
+	}
+	groups[1][0].Failures[0].Kind = episode.KindBudgetExhausted
+	for _, group := range groups {
 		assigned(t, group, s)
 		if err := stats.Add(group); err != nil {
 			t.Fatal(err)
@@ -187,10 +211,11 @@ func TestStatsCount(t *testing.T) {
 	}
 	for _, want := range []string{
 		"5 trajectories in 2 groups; 1 groups worth training (0.500)",
-		"abnormal                3  0.600",
-		"without signal        2  0.667 of the abnormal",
+		"abnormal                2  0.500 of the live (budget apart: 1)", // as abnormal_rate of the metrics
+		"without signal        2  0.667 of the rows with an error span",
 		"left out                1  0.200",
-		"unknown_tool                3  0.600",
+		"unknown_tool                2  0.400",
+		"budget_exhausted            1  0.200",
 		"verifier                    1  0.200",
 		"tool-use                     5     0.600     0.200",
 	} {

@@ -29,6 +29,7 @@ type Stats struct {
 
 	groups, worth                  int
 	rows, abnormal, out, silent    int
+	failed, budget                 int // live rows with a failure of the agent: budgets apart, as abnormal_rate of the metrics, and budgets
 	sampled, trained               int
 	kinds, sides                   map[string]int
 	domains, families              map[string]*share
@@ -72,6 +73,13 @@ func (s *Stats) Add(group []*episode.Trajectory) error {
 			s.live++
 			s.observedReward += tr.Reward
 			s.returned += tr.Credit.Return
+			if len(tr.Failures) > 0 {
+				if tr.Failures[0].Kind == episode.KindBudgetExhausted {
+					s.budget++
+				} else {
+					s.failed++
+				}
+			}
 		}
 		for _, c := range []*share{entry(s.domains, tr.Domain), entry(s.families, tr.Family), entry(s.versions, tr.PolicyVersion)} {
 			c.rows++
@@ -174,8 +182,8 @@ func (s *Stats) WriteText(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	line := func(format string, arguments ...any) { fmt.Fprintf(b, format+"\n", arguments...) }
 	line("%d trajectories in %d groups; %d groups worth training (%.3f)", s.rows, s.groups, s.worth, rate(s.worth, s.groups))
-	line("abnormal           %6d  %.3f", s.abnormal, rate(s.abnormal, s.rows))
-	line("  without signal   %6d  %.3f of the abnormal", s.silent, rate(s.silent, s.abnormal))
+	line("abnormal           %6d  %.3f of the live (budget apart: %d)", s.failed, float64(s.failed)/max(1, s.live), s.budget)
+	line("  without signal   %6d  %.3f of the rows with an error span", s.silent, rate(s.silent, s.abnormal))
 	line("left out           %6d  %.3f", s.out, rate(s.out, s.rows))
 	line("mean reward %.4f, mean return %.4f over %d live rows", s.observedReward/max(1, s.live), s.returned/max(1, s.live), int(s.live))
 	line("tokens sampled %d, trained %d (%.3f)", s.sampled, s.trained, rate(s.trained, s.sampled))

@@ -201,7 +201,7 @@ func (p *Policy) Load(version int) (*Snapshot, error) {
 		return nil, err
 	}
 	snapshot, err := loadFrom(files)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) && lacks(files, "config.json") && lacks(files, WeightsFile) {
 		if latest, failure := p.Latest(); failure == nil && version < latest {
 			return nil, &Pruned{Path: p.path, Version: version, Latest: latest}
 		}
@@ -211,6 +211,12 @@ func (p *Policy) Load(version int) (*Snapshot, error) {
 	}
 	snapshot.Version = version
 	return snapshot, nil
+}
+
+// lacks tells whether the file is absent.
+func lacks(files fs.FS, name string) bool {
+	_, err := fs.Stat(files, name)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // ReadFile reads another file of a version, such as MetricsFile. The error of a

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -381,5 +382,19 @@ func TestFolderOfShardsIsRead(t *testing.T) {
 	}
 	if _, err := LoadFolder(dir); err == nil || !strings.Contains(err.Error(), "is no file name") {
 		t.Errorf("error %v", err)
+	}
+}
+
+func TestLoadRefusesWeightsThatAreNoNumbers(t *testing.T) {
+	for _, x := range []float32{float32(math.NaN()), float32(math.Inf(-1))} {
+		p := begun(t)
+		snapshot := smallSnapshot(1)
+		snapshot.Weights[0].Data[1] = x
+		if err := p.Commit(1, snapshot.Files(Float32)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Load(1); err == nil || !strings.Contains(err.Error(), "tensor "+snapshot.Weights[0].Name+": element 1 is ") {
+			t.Errorf("%v: %v", x, err)
+		}
 	}
 }
