@@ -332,7 +332,7 @@ Then:
 odyssey-x a | odyssey-y
 .Ed
 `)
-	want := `ODYSSEY-X 1
+	want := `ODYSSEY-X(1)
 
 NAME
      odyssey-x - do a thing
