@@ -159,6 +159,8 @@ func (o *options) validate(inv *cmdline.Invocation) error {
 	mode := strings.Join(modes, "")
 	random := strings.HasPrefix(o.init, "random:")
 	switch {
+	case o.synthesis != "" && o.plot == "":
+		return cmdline.Usagef("--synthesis belongs to --plot")
 	case o.policy == "" && (mode == "" || o.init != ""):
 		return cmdline.Hint(cmdline.Usagef("--policy is missing"), "odyssey-train --init pico --policy DIR makes a policy directory")
 	case o.policy == policy.Builtin && (mode == "" || o.init != ""):
@@ -167,8 +169,6 @@ func (o *options) validate(inv *cmdline.Invocation) error {
 		return cmdline.Usagef("--init random needs --tokenizer FILE")
 	case o.tokenizer != "" && !random:
 		return cmdline.Usagef("--tokenizer belongs to --init random")
-	case o.synthesis != "" && o.plot == "":
-		return cmdline.Usagef("--synthesis belongs to --plot")
 	case inv.IsSet("parity") && !o.checkParity:
 		return cmdline.Usagef("--parity belongs to --check-parity")
 	case len(inv.Operands) > 0 && o.init != "":
