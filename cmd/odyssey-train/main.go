@@ -60,7 +60,7 @@ odyssey-train --plot report.html metrics.jsonl`,
 	}
 	once := func(f *cmdline.Flag) *cmdline.Flag { return f.Neutral().NoEnvironment() }
 
-	c.String(&o.policy, "policy", "", "policy directory; with --check-parity also builtin").Metavar("DIR").Neutral()
+	c.String(&o.policy, "policy", "", "policy directory; with --check-parity and --eval also builtin").Metavar("DIR").Neutral()
 	c.Choice(&t.Objective, "objective", train.ObjectivePolicy, []string{train.ObjectivePolicy, train.ObjectiveSFT}, "what is maximised")
 	number(c, &t.LearningRate, "learning-rate", "X", "0.0005, sft: 0.003", 10, "learning rate of AdamW")
 	c.Choice(&o.optimizer, "optimizer", "adamw", []string{"adamw", "muon"}, "optimizer of the matrices; the rest has AdamW")
