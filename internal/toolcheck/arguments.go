@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/bits"
+	"slices"
 	"strings"
 )
 
@@ -197,7 +198,7 @@ func (r *random) below(n int) int {
 }
 
 // awkward are texts that break careless code.
-var awkward = []string{"", " ", "\"", "\\", "%s", "{}", "None", "0", "-1", "é", "日本", "\n", "'; --", strings.Repeat("x", 300)}
+var awkward = []string{"", " ", "a", "\"", "\\", "%s", "{}", "None", "0", "-1", "007", "1e", "é", "日本", "\n", "'; --", strings.Repeat("x", 300)}
 
 const (
 	randomProbes = 8 // random arguments per tool
@@ -239,6 +240,59 @@ func (c *checker) probes() []probe {
 				v := values.texts[(first+k)%len(values.texts)]
 				out = append(out, probe{tool: i, arguments: []member{{p.name, v}}})
 			}
+		}
+	}
+	return out
+}
+
+// smallRange is how many values an integer parameter may have for all of them to
+// be tried.
+const smallRange = 20
+
+// edges makes up the calls of the total gate alone: each parameter of each tool
+// in turn takes every awkward text, every choice, every value of a small range,
+// and some keys and parts of them, beside plain values of what is required.
+func (c *checker) edges() []probe {
+	var out []probe
+	for i, t := range c.tools {
+		r := newRandom("edges of " + t.Name + " in " + c.environment.EnvironmentID)
+		for _, p := range t.params {
+			var plain []member
+			for _, other := range t.params {
+				if other.required && other.name != p.name {
+					plain = append(plain, member{other.name, other.plainValue()})
+				}
+			}
+			for _, v := range c.edgeValues(r, p) {
+				out = append(out, probe{tool: i, arguments: append(slices.Clone(plain), member{p.name, v})})
+			}
+		}
+	}
+	return out
+}
+
+func (c *checker) edgeValues(r *random, p parameter) []any {
+	var out []any
+	switch {
+	case len(p.enum) > 0:
+		return p.enum
+	case p.kind == "boolean":
+		return []any{false, true}
+	case p.kind == "integer" && p.most-p.least >= 0 && p.most-p.least < smallRange:
+		for v := p.least; v <= p.most; v++ {
+			out = append(out, v)
+		}
+	case p.kind == "integer" || p.kind == "number":
+		return []any{p.least, p.most}
+	default:
+		for _, text := range awkward {
+			out = append(out, text)
+		}
+		for _, text := range c.data.texts[:min(singleProbes, len(c.data.texts))] {
+			out = append(out, text)
+		}
+		for range 2 * singleProbes {
+			out = append(out, c.value(r, p))
 		}
 	}
 	return out

@@ -116,8 +116,10 @@ func (c *checker) run(pool *sandbox.Pool) (*Fault, error) {
 		return fault, err
 	}
 	probes := c.probes()
-	if fault, err := c.total(probes); fault != nil || err != nil {
-		return fault, err
+	for _, calls := range [][]probe{probes, c.edges()} {
+		if fault, err := c.total(calls); fault != nil || err != nil {
+			return fault, err
+		}
 	}
 	if fault := c.cover(probes); fault != nil {
 		return fault, nil

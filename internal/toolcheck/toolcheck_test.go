@@ -104,7 +104,7 @@ func TestMadeUpArgumentsFitAndMisfitsDoNot(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := &checker{environment: &episode.Environment{}, data: sample(t), tools: []checkedTool{{Tool: &episode.Tool{Name: "t"}, params: params}}}
-		for _, p := range c.probes() {
+		for _, p := range append(c.probes(), c.edges()...) {
 			if v := schema.Validate(object(p.arguments)); len(v) > 0 {
 				t.Errorf("%s does not fit %s: %s", object(p.arguments), text, v[0].Detail)
 			}

@@ -34,6 +34,12 @@ func tool(e *episode.Environment, name string) *episode.Tool {
 	return &e.Tools[i]
 }
 
+// crashOn makes a tool raise where a condition on its arguments holds.
+func crashOn(t *testing.T, x *episode.Tool, condition string) {
+	t.Helper()
+	replace(t, &x.Source, "    return [", "    if "+condition+":\n        fail(\"crash\")\n    return [")
+}
+
 // task is the first task of an operation.
 func task(t *testing.T, e *episode.Environment, operation string) *episode.Task {
 	t.Helper()
@@ -94,6 +100,21 @@ func TestEditedStreamsAreRejectedAtTheRightGate(t *testing.T) {
 		}},
 		{"a tool that crashes on some arguments", "", toolcheck.GateTotal, func(t *testing.T, e *episode.Environment, _ *episode.Task) {
 			replace(t, &tool(e, "list_lake").Source, "    return [", "    if limit == 4:\n        return rows[0][\"no such column\"]\n    return [")
+		}},
+		{"a tool that crashes on an empty text", "", toolcheck.GateTotal, func(t *testing.T, e *episode.Environment, _ *episode.Task) {
+			crashOn(t, tool(e, "search_lake"), `text == ""`)
+		}},
+		{"a tool that crashes on a quote", "", toolcheck.GateTotal, func(t *testing.T, e *episode.Environment, _ *episode.Task) {
+			crashOn(t, tool(e, "search_lake"), `"\"" in text`)
+		}},
+		{"a tool that crashes on one letter", "", toolcheck.GateTotal, func(t *testing.T, e *episode.Environment, _ *episode.Task) {
+			crashOn(t, tool(e, "search_lake"), `text == "a"`)
+		}},
+		{"a tool that crashes on digits", "", toolcheck.GateTotal, func(t *testing.T, e *episode.Environment, _ *episode.Task) {
+			crashOn(t, tool(e, "search_lake"), `text == "007"`)
+		}},
+		{"a tool that crashes on one number of a small range", "", toolcheck.GateTotal, func(t *testing.T, e *episode.Environment, _ *episode.Task) {
+			crashOn(t, tool(e, "list_lake"), `limit == 2`)
 		}},
 		{"a tool that refuses with a code it does not declare", "", toolcheck.GateTotal, func(t *testing.T, e *episode.Environment, _ *episode.Task) {
 			tool(e, "get_lake").Raises = nil
