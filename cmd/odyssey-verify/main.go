@@ -62,6 +62,12 @@ func command() *cmdline.Command {
 			func(ctx context.Context, e *episode.Environment) (int, error) { return verify.Check(ctx, pool, e) },
 			func(e *episode.Environment, toolCalls int) error {
 				summary.Add(e, toolCalls)
+				switch {
+				case len(e.Tools) == 0:
+					inv.Warnf("environment %s has no tools; odyssey-tools makes them", e.EnvironmentID)
+				case len(e.Tasks) == 0:
+					inv.Warnf("environment %s has no tasks; odyssey-tasks makes them", e.EnvironmentID)
+				}
 				if !keepRejected {
 					if verify.DropRejected(e); len(e.Tasks) == 0 {
 						return nil

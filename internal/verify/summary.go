@@ -83,6 +83,7 @@ type Audit struct {
 	stages       []episode.Audit // summed by stage, in the order in which they appear
 	rounds       map[int]int     // tasks by the round of their design
 	gates        map[string][2]int
+	rejected     []string // a line per rejected task: where, which gate, its counterexample
 }
 
 // Add counts an environment as it stands in the stream.
@@ -118,6 +119,9 @@ func (a *Audit) Add(e *episode.Environment) {
 				n[1]++
 			}
 			a.gates[v.Gate] = n
+		}
+		if i := slices.IndexFunc(t.Verdicts, func(v episode.Verdict) bool { return v.Outcome == episode.OutcomeFail }); i >= 0 && t.Status == episode.StatusRejected {
+			a.rejected = append(a.rejected, fmt.Sprintf("%s  %s  %s  %s", e.EnvironmentID, t.TaskID, t.Verdicts[i].Gate, t.Verdicts[i].Detail))
 		}
 		a.rounds[round]++
 	}
@@ -155,5 +159,12 @@ func (a *Audit) Write(w io.Writer) error {
 			fmt.Fprintf(t, "%s\t%d\t%d\t\n", gate, n[0], n[1])
 		}
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if len(a.rejected) == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "\nrejected: environment, task, gate, evidence\n%s\n", strings.Join(a.rejected, "\n"))
+	return err
 }
