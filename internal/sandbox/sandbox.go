@@ -116,6 +116,20 @@ type Result struct {
 	Calls []Call // Run with WithTools: the tool calls that the script made, in order
 }
 
+// Describe says how a call ended, and where, for a verdict: such as
+// "raised (error): no such key at list_lake:4:16".
+func (r Result) Describe() string {
+	s := string(r.Status)
+	if r.Code != "" {
+		s += " (" + r.Code + ")"
+	}
+	s += ": " + r.Error
+	if r.Line > 0 {
+		s += fmt.Sprintf(" at %s:%d:%d", r.Source, r.Line, r.Column)
+	}
+	return s
+}
+
 // Observation is the text that an agent is shown for a result. It is "" for
 // Limit and Infrastructure, which no agent is shown.
 func (r Result) Observation() string {

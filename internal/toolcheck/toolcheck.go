@@ -191,7 +191,7 @@ func (c *checker) examples() (*Fault, error) {
 				return nil, err
 			}
 			if res.Status != sandbox.OK && res.Status != sandbox.Refused {
-				return &Fault{GateExamples, t.Name, fmt.Sprintf("example %s: %s", x.Arguments, describe(res))}, nil
+				return &Fault{GateExamples, t.Name, fmt.Sprintf("example %s: %s", x.Arguments, res.Describe())}, nil
 			}
 			if res.Value != x.Result {
 				return &Fault{GateExamples, t.Name, fmt.Sprintf("example %s gives %s, recorded is %s", x.Arguments, clip(res.Value), clip(x.Result))}, nil
@@ -212,7 +212,7 @@ func Record(ctx context.Context, session *sandbox.Session, tools []episode.Tool)
 				return nil, err
 			}
 			if res.Status != sandbox.OK && res.Status != sandbox.Refused {
-				return &Fault{GateExamples, tools[i].Name, fmt.Sprintf("example %s: %s", x.Arguments, describe(res))}, nil
+				return &Fault{GateExamples, tools[i].Name, fmt.Sprintf("example %s: %s", x.Arguments, res.Describe())}, nil
 			}
 			x.Result = res.Value
 		}
@@ -290,7 +290,7 @@ func (c *checker) perform(session *sandbox.Session, probes []probe, gate string)
 					return nil, err
 				}
 				if one.Status != sandbox.OK && one.Status != sandbox.Refused {
-					return &Fault{gate, c.tools[p.tool].Name, object(p.arguments) + ": " + describe(one)}, nil
+					return &Fault{gate, c.tools[p.tool].Name, object(p.arguments) + ": " + one.Describe()}, nil
 				}
 				p.status, p.value = one.Status, one.Value
 			}
@@ -390,18 +390,6 @@ func broken(res sandbox.Result) error {
 		return fmt.Errorf("sandbox: %s", res.Error)
 	}
 	return nil
-}
-
-func describe(res sandbox.Result) string {
-	s := string(res.Status)
-	if res.Code != "" {
-		s += " (" + res.Code + ")"
-	}
-	s += ": " + res.Error
-	if res.Line > 0 {
-		s += fmt.Sprintf(" at %s:%d:%d", res.Source, res.Line, res.Column)
-	}
-	return s
 }
 
 func refusalCode(value string) string {

@@ -243,7 +243,7 @@ func (t *trial) solutionRuns() (string, error) {
 		return "", err
 	}
 	if t.solved.Status != sandbox.OK {
-		return "", reject("%s", describe(t.solved))
+		return "", reject("%s", t.solved.Describe())
 	}
 	recorded := t.task.Solution
 	if !sameJSON(t.solved.Value, recorded.Answer) {
@@ -315,7 +315,7 @@ func verdict(res sandbox.Result) string {
 	if res.Status == sandbox.OK {
 		return "the verifier says " + clip(res.Value)
 	}
-	return "the verifier ended with " + describe(res)
+	return "the verifier ended with " + res.Describe()
 }
 
 // judgeScript, put behind a verifier, asks it about many submissions in one
@@ -425,7 +425,7 @@ func outcome(res sandbox.Result) string {
 	if res.Status == sandbox.OK {
 		return res.Value
 	}
-	return describe(res)
+	return res.Describe()
 }
 
 func (t *trial) needsTools() (string, error) {
@@ -498,18 +498,6 @@ func (t *trial) isChoice(tool, parameter string) bool {
 		Properties map[string]struct{ Enum []any }
 	}
 	return i >= 0 && json.Unmarshal([]byte(t.environment.Tools[i].Parameters), &schema) == nil && len(schema.Properties[parameter].Enum) > 0
-}
-
-func describe(res sandbox.Result) string {
-	s := string(res.Status)
-	if res.Code != "" {
-		s += " (" + res.Code + ")"
-	}
-	s += ": " + res.Error
-	if res.Line > 0 {
-		s += fmt.Sprintf(" at %s:%d:%d", res.Source, res.Line, res.Column)
-	}
-	return s
 }
 
 // clip shortens a text for a detail.
